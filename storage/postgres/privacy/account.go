@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// EraseAccount replaces the personal data of a locked account and ends its access. The
-// sessions stay for privacy.TombstoneLife, revoked, so that the account's access tokens are
-// recognised. digests are the keyed digests of the address that other tables use.
+// EraseAccount replaces the personal data of a locked account and ends its access. The revoked sessions stay for
+// privacy.TombstoneLife, so that the account's access tokens are recognised. Other tables refer to the address by
+// the given keyed digests.
 func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccount, digests privacy.AddressDigests, at time.Time) error {
 	const erase = `
 		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
@@ -33,8 +33,8 @@ func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccoun
 	return nil
 }
 
-// endAccess are the statements that delete the rows of an account. An account has few rows
-// in these tables; its notifications are deleted in steps.
+// endAccess are the statements that revoke the sessions of an account, delete its other rows and empty its audit
+// log. An account has few rows in these tables; its notifications are deleted in steps.
 var endAccess = []string{
 	`update sessions set revoked_at = coalesce(revoked_at, @at), expires_at = least(expires_at, @until), idle_expires_at = least(idle_expires_at, @until)
 		where user_id = @user`,
@@ -61,8 +61,8 @@ var endAccess = []string{
 	`select erase_account_audit(@user)`,
 }
 
-// EndFeed deletes the state of a feed: of an erased partner or workspace. Its notifications
-// are deleted in steps.
+// EndFeed deletes the state of the feed of an erased partner or workspace. The notifications
+// of the feed are deleted in steps.
 func EndFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	for _, statement := range []string{
 		`delete from notification_feeds where feed_id = $1`,
@@ -77,8 +77,8 @@ func EndFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) err
 	return nil
 }
 
-// EraseAccountTraces removes the network and the changed values from entries of workspaces'
-// audit logs that an erased partner has caused, and deletes invitations to the address.
+// EraseAccountTraces ends the invitations to the address of an erased partner and replaces the address in them. It
+// removes the network and the changed values from the partner's entries in the audit logs of workspaces.
 func EraseAccountTraces(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccount, at time.Time) error {
 	const (
 		entries = `select workspace_id, array_agg(id) from audit_log where actor = $1 and workspace_id = any($2) group by workspace_id`

@@ -1,13 +1,13 @@
 // Package privacy has the SQL that erases personal data: of a participant, of a partner's
 // account, and of a workspace.
 //
-// An erasure has two parts. The first part runs in the transaction of the call. It ends
-// every access of the subject and replaces what members, partners and receivers of webhooks
-// can see. The second part is a list of steps (step.go). Each step walks through a table in
+// An erasure has two parts. The first part runs in the transaction that begins the erasure. It
+// ends every access of the subject and replaces the data that members, partners and receivers of
+// webhooks can see. The second part is a list of steps (step.go). Each step walks through a table in
 // pages; each page is one transaction, which also stores the position. A step can therefore
 // stop and continue at any time.
 //
-// The package decides nothing: its callers check who may erase what, and in which order.
+// The callers check the permissions and call the functions in the right order.
 package privacy
 
 import (
@@ -23,9 +23,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// InsertErasure stores an erasure. texts are the names, addresses and codes that the steps
-// search for; they are deleted when the erasure has finished. participants are the
-// participations that the steps process; it is empty for a workspace.
+// InsertErasure stores an erasure and enqueues its job. The parameter texts has the names, addresses and codes that
+// the steps search for; they are deleted when the erasure has finished. The parameter participants has the
+// participations that the steps process one by one; it is empty for a workspace.
 func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, texts []string, participants []participant.Participant) error {
 	const insert = `
 		insert into erasures (id, subject, subject_id, workspace_id, mode, erased_at, texts, step, cursor)
@@ -144,7 +144,7 @@ func setProgress(ctx context.Context, tx *postgres.Tx, p Progress) error {
 	return postgres.Exec(ctx, tx, update, p.ID, p.Step, p.Cursor)
 }
 
-// finish stores that no step of an erasure is left, and deletes the texts.
+// finish stores that no step of an erasure is left, and deletes its texts and its list of participants.
 func finish(ctx context.Context, tx *postgres.Tx, id privacy.ErasureID, at time.Time) error {
 	const (
 		update = `update erasures set finished_at = $2, texts = '{}' where id = $1`

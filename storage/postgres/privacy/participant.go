@@ -17,9 +17,9 @@ import (
 
 // EraseParticipant replaces a locked participant's personal data that members, partners and
 // receivers of webhooks can see. The partner's name stays on paid payouts if the workspace
-// demands it (Workspace.RetainPayeeYears). The codes of its links no longer lead anywhere; a step
-// replaces their texts after the edge directory has deleted them. It returns the texts that
-// the steps search for.
+// demands it (Workspace.RetainPayeeYears). The participant's links are deleted; a step
+// replaces their codes after the edge directory has deleted these codes. EraseParticipant
+// returns the texts that the steps search for.
 func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Participant, at time.Time) (texts []string, err error) {
 	const (
 		keepName = `
@@ -84,8 +84,8 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 	return texts, tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Workspace, Participant: &p.ID})
 }
 
-// erasePromoCodes replaces the promo codes of a participant by texts that contain their ids,
-// because promo codes are unique. The codes stay taken. It returns the codes.
+// erasePromoCodes replaces the promo codes of a participant by texts that contain their ids, because promo codes
+// are unique. Nobody else can get the replaced codes. It returns these codes.
 func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Participant, args pgx.NamedArgs) (codes []string, err error) {
 	const (
 		read = `
@@ -134,7 +134,7 @@ func keepDigests(ctx context.Context, tx *postgres.Tx, p participant.Participant
 }
 
 // directoryCodes returns a step that requests the deletion of the codes of erased participants
-// from the edge directory. Advance replaces the texts of these codes in the next page. If the
+// from the edge directory. The next call of Advance replaces the texts of these codes. If the
 // process crashes before that, the step requests the same codes again.
 func directoryCodes() step {
 	return step{name: "codes", request: func(ctx context.Context, tx *postgres.Tx, t target, _ uuid.UUID) (privacy.ErasurePage, error) {
@@ -143,8 +143,8 @@ func directoryCodes() step {
 	}}
 }
 
-// codesToDelete returns codes of erased participants that still have their texts: at most
-// limit codes of a participant, or of the participants of a workspace whose links are deleted.
+// codesToDelete returns at most limit codes that still have their texts and whose links are deleted. They are the
+// codes of the participant of the target, or of all participants of its workspace.
 func codesToDelete(ctx context.Context, tx *postgres.Tx, t target, limit int) ([]privacy.DirectoryCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key

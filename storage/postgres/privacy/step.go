@@ -17,7 +17,7 @@ import (
 
 // The steps of an erasure run twice. A request that was running when the erasure was
 // committed can still store data of the subject. All such requests have ended secondPass
-// after the erasure, and then the steps look for their data.
+// after the erasure. Then the second run of the steps erases the data that they have stored.
 const (
 	passes     = 2
 	secondPass = time.Minute
@@ -38,7 +38,7 @@ type target struct {
 	Pseudonym string
 	// Texts are the names, addresses and codes of the subject.
 	Texts []string
-	At    time.Time // of the erasure
+	At    time.Time // time of the erasure
 }
 
 func (t target) args() pgx.NamedArgs {
@@ -51,17 +51,17 @@ func (t target) args() pgx.NamedArgs {
 // step is a part of an erasure. It has one of the functions run and request.
 type step struct {
 	name string
-	// run processes the page of rows that follow the cursor. If there are more rows after this
-	// page, it returns the cursor of the next page. Otherwise it returns done.
+	// run processes the page of rows that follow the cursor. It returns the cursor of the next
+	// page. The result done is true if there are no more rows after this page.
 	run func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
 	// request returns a page with work that the caller of Advance does. It returns an empty
 	// page if the step has ended.
 	request func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error)
 }
 
-// Advance processes the next page of an erasure in one transaction. previous is the page that
-// the caller got before and whose work it has done; it is empty in the first call. Errors:
-// NOT_FOUND.
+// Advance processes the next page of an erasure in one transaction. The caller must have done the work of the
+// previous page, which it got from the call before and passes to this call. The page is empty in the first call.
+// Errors: NOT_FOUND.
 func Advance(ctx context.Context, db *postgres.DB, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time) (page privacy.ErasurePage, err error) {
 	err = db.InTx(ctx, func(tx *postgres.Tx) error {
 		page = privacy.ErasurePage{}
@@ -94,7 +94,7 @@ func advance(ctx context.Context, tx *postgres.Tx, p *Progress, previous privacy
 	}
 	switch {
 	case p.Step >= passes*len(plan) && !previous.Exports:
-		// An export that was made beside the steps has data that they had not reached.
+		// An export that was made while the steps ran may have data that they had not erased yet.
 		return privacy.ErasurePage{Exports: true, Workspaces: workspacesOf(plan)}, nil
 	case p.Step >= passes*len(plan):
 		return privacy.ErasurePage{Finished: true}, finish(ctx, tx, p.ID, now)
@@ -205,8 +205,8 @@ func walk(name, page string, statements ...string) step {
 	}}
 }
 
-// deleteAll returns a step that deletes the rows of a table, which has no partitions, that
-// meet a condition.
+// deleteAll returns a step that deletes the rows of a table that satisfy the condition. The table must not have
+// partitions, because the statement finds the rows by ctid.
 func deleteAll(table, condition string) step {
 	statement := "delete from " + table + " where " + condition + " and ctid = any(array(select ctid from " + table + " where " + condition + " limit @limit))"
 	return step{name: table, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
@@ -218,7 +218,7 @@ func deleteAll(table, condition string) step {
 }
 
 // weeks returns a step that runs a statement for each week in which a feed can have
-// notifications, from @from to @until. The cursor is the time of the first day.
+// notifications, from @from to @until. The cursor contains the time of @from.
 func weeks(name, statement string) step {
 	const kept = 27 * 7 * 24 * time.Hour // notifications are kept for 180 days, in whole weeks
 	return step{name: name, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {

@@ -15,8 +15,8 @@ func pageOf(table string) string {
 		order by id limit @limit`
 }
 
-// withErasedCode selects the conversions of a page that name a promo code of the participant. A
-// text that is now a promo code of somebody else was a name, and not a promo code.
+// withErasedCode selects the conversions of a page that name a promo code of the participant. @texts also has names.
+// A text that is a promo code now belongs to another participant, because the participant's promo codes are replaced.
 const withErasedCode = `
 	from conversions c
 	where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.id = any(@ids) and c.promo_code = any(@texts)
@@ -24,7 +24,7 @@ const withErasedCode = `
 			select from promo_codes p where p.workspace_id = c.workspace_id and p.mode = c.mode and p.code = c.promo_code
 		)`
 
-// inBothModes selects the rows of a workspace.
+// inBothModes selects the rows of a workspace in both modes.
 const inBothModes = `workspace_id = @workspace and mode in ('test', 'live')`
 
 const (
@@ -44,7 +44,7 @@ const (
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and note is not null`
 )
 
-// participantSteps erase what the transaction of the erasure has left of a participant.
+// participantSteps erase the data of a participant that the first part of the erasure has left.
 var participantSteps = []step{
 	directoryCodes(),
 	clickTable(`
@@ -57,8 +57,8 @@ var participantSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and (sub_id is not null or promo_code <> @pseudonym)`,
 		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`, postgres.LogConversions),
-	// Conversions that another participant has earned can also name a promo code of the
-	// participant.
+	// Conversions of other participants, or of no participant, can also name a promo code of
+	// this participant.
 	walk("promo codes of other conversions", `
 		select id from conversions
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
@@ -117,7 +117,7 @@ var participantSteps = []step{
 	streamedDeadLetters(),
 }
 
-// accountSteps erase what the transaction of the erasure has left of a partner's account.
+// accountSteps erase the data of a partner's account that the first part of the erasure has left.
 var accountSteps = []step{
 	weeks("notifications of the partner", `
 		delete from notifications where feed_id = @partner and day >= @from::date and day < @until::date`),
@@ -125,7 +125,7 @@ var accountSteps = []step{
 		delete from mails where id = any(@ids) and (user_id = @partner or account_kind = 'partner' and recipient = any(@texts))`),
 }
 
-// workspaceSteps erase what the transaction of the erasure has left of a workspace.
+// workspaceSteps erase the data of a workspace that the first part of the erasure has left.
 var workspaceSteps = []step{
 	walk("participants", `
 		select id from participants

@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// clicks returns a step that walks through all clicks of the workspace in the order of their
-// ids, also if only those of one participant change. It runs the statement update for each page: the clicks with an id after @after and up to @last, whose clicked_at is from
-// @from to @until.
+// clickTable returns a step that walks through all clicks of the workspace in the order of their ids, even if only
+// the clicks of one participant change. It runs the given statement for each page: the clicks with an id after
+// @after and up to @last, whose clicked_at is from @from to @until.
 func clickTable(update string) step {
 	const last = `
 		select max(id::text)::uuid, count(*) from (
@@ -43,8 +43,8 @@ func clickTable(update string) step {
 	}}
 }
 
-// clickDays returns a step that walks through the days of which the workspace has sums of
-// clicks. The cursor is the time of the day. The sums of one day have a maximum number of rows.
+// clickDays returns a step that walks through the days for which the workspace has sums of clicks. The cursor
+// contains the time of the day. If a day has more rows than a page, the next page continues with the same day.
 func clickDays() step {
 	const (
 		next = `
@@ -107,8 +107,8 @@ func storedResponses() step {
 }
 
 // eventBodies returns a step that replaces promo codes of a participant in the bodies of
-// events about conversions. RedactEvents has redacted the events about the participant, its
-// links and its promo codes.
+// events about conversions. RedactEvents has already redacted the events about the
+// participant, its links and its promo codes.
 func eventBodies() step {
 	const (
 		read = `
@@ -161,11 +161,11 @@ func eventBodies() step {
 	}}
 }
 
-// deadLetters returns a step that deletes records of clicks that could not be stored, if they
-// contain the id of the workspace or one of its public keys. It deletes those of a participant
-// only if they contain the id of the participant, or have one of the texts as a field. A record
-// is in protobuf encoding, in which the length of a text precedes the text. A malformed record
-// may have lost the workspace, so the id or a longer text of the participant is sufficient.
+// deadLetters returns a step that deletes records of clicks that could not be stored, if they contain the id of
+// the workspace or one of its public keys. For a participant, they must also contain the id of the participant, or
+// have one of the texts as a field. A record is in protobuf encoding, in which the length of a text precedes the
+// text. A malformed record may have lost the workspace, so the id of the participant or a text of more than three
+// characters is sufficient.
 func deadLetters() step {
 	return walk("dead letters",
 		`select id from click_dead_letters where id > @after order by id limit @limit`, `

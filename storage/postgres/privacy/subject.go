@@ -48,7 +48,7 @@ func LockMembers(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 const openPayout = `p.status in ('pending', 'processing')`
 
 // HasOpenPayout reports whether a payout to one of the participants is pending or processing.
-// The caller must have locked the participants: a batch locks them before it confirms.
+// The caller must have locked the participants, because the confirmation of a batch locks them too.
 func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []participant.Participant) (bool, error) {
 	const query = `
 		select exists (

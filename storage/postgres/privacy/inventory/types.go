@@ -117,8 +117,8 @@ type Table struct {
 	// They take precedence over the effects of the columns.
 	Deleted []Erasure
 	Columns []Columns
-	// Unlisted says why the columns are not listed. It is empty if they are. The name then
-	// stands for a table of a library, or for all tables of a schema, for example river.*.
+	// Unlisted says why the columns are not listed. It is empty if they are listed. A table with
+	// Unlisted is a table of a library, or stands for all tables of a schema, for example river.*.
 	Unlisted string
 }
 
@@ -158,7 +158,7 @@ type Area struct {
 	Tables []Table
 }
 
-// Subjects returns the persons whose data the area has.
+// Subjects returns the kinds of persons whose data the area has.
 func (a Area) Subjects() []Subject {
 	var found []Subject
 	for _, subject := range []Subject{Partner, Member, Buyer, Visitor} {
@@ -213,7 +213,7 @@ func merchantText(names, contents string, action Action) Columns {
 	return Columns{Names: strings.Fields(names), Class: Business, Contents: contents, Effects: workspace(action)}
 }
 
-// ids returns ids of persons. They are random and stay, because other rows refer to them.
+// ids returns columns with ids of persons. The ids are random and stay, because other rows refer to them.
 func ids(subjects []Subject, names, contents string) Columns {
 	var effects Effects
 	for _, subject := range subjects {
@@ -243,8 +243,8 @@ func (c Columns) because(note string) Columns {
 	return c
 }
 
-// The functions below return the effects of an erasure and of the erasures that include
-// it.
+// Each function below is for one kind of data. All erasures that concern this kind of data
+// have the given action.
 
 // participation is for data of a partner in a programme.
 func participation(action Action) Effects {

@@ -141,8 +141,8 @@ var system = Area{
 	},
 }
 
-// accountErasures are the erasures that erase accounts: that of a partner's account, and
-// that of a workspace with the accounts of its members.
+// accountErasures are the erasures that erase accounts: the erasure of a partner's account,
+// and the erasure of a workspace with the accounts of its members.
 var accountErasures = []Erasure{AccountErasure, WorkspaceErasure}
 
 var accounts = Area{
