@@ -52,16 +52,16 @@ func StrayWeekRows(ctx context.Context, db *DB) (int, error) {
 // DropOldWeeks drops the weekly partitions of events, deliveries and notifications that
 // are so old that the API no longer returns them. From each default partition it deletes
 // rows that are equally old, at most MaxRows of them. It returns the number of dropped
-// partitions and deleted rows. Each table has its own transaction. A transaction that
-// locks one table while it waits for the other would make readers and writers wait too.
+// partitions and deleted rows. Each table has its own transaction. A transaction that locks
+// one table while it waits for another table would make readers and writers wait too.
 func DropOldWeeks(ctx context.Context, db *DB, maxRows int) (int64, error) {
 	const call = `select drop_old_weeks($1, $2)`
 	return eachWeekTable(ctx, db, call, maxRows)
 }
 
 // eachWeekTable calls an SQL function for each table with weekly partitions, until one
-// call fails. The name of the table is the first argument of the function. The result is
-// the sum of the results.
+// call fails. The name of the table is the first argument of the function. eachWeekTable
+// returns the sum of the function's results.
 func eachWeekTable(ctx context.Context, db *DB, call string, args ...any) (sum int64, err error) {
 	for _, table := range weekTables {
 		var n int64

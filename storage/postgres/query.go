@@ -86,8 +86,8 @@ func OneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
-// Optional reads the row of a query that returns at most one, by the names of its columns.
-// found is false if there is none.
+// Optional reads the row of a query that returns at most one row, by the names of its columns.
+// found is false if there is no row.
 func Optional[T any](ctx context.Context, db Queryer, sql string, args ...any) (row T, found bool, err error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectExactlyOneRow returns the error
 	row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
@@ -98,7 +98,7 @@ func Optional[T any](ctx context.Context, db Queryer, sql string, args ...any) (
 }
 
 // AllRows reads all rows of a query by the names of their columns and converts each row
-// with convert.
+// with the given function.
 func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 	})
 }
 
-// CountUpTo returns a statement that counts rows. from is a FROM clause and its
-// conditions. The statement stops after limit+1 rows. A result greater than limit
+// CountUpTo returns a statement that counts rows. The parameter from is a FROM clause, with
+// conditions if necessary. The statement stops after limit+1 rows. A result greater than limit
 // therefore means that there are more rows than limit. The comments on functions that
 // return such a result say that the number stops at limit.
 func CountUpTo(limit int64, from string) string {
@@ -143,11 +143,10 @@ func Value[T any](ctx context.Context, db Queryer, sql string, args ...any) (T, 
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 }
 
-// Page reads a page of a list by the names of their columns, and counts the rows of all
-// pages. where holds the arguments of both statements; those for the page are followed by its
-// size and its offset. The page and the total are read by two statements. A row that is
-// inserted between them is missing from the page but included in the total. On the last page
-// nothing is counted, because the position of its last row is the total.
+// Page reads the rows of a page by the names of their columns, and counts the rows of all pages. Both statements get
+// the arguments of the given conditions; the statement for the page then gets the size and the offset of the page. A
+// row that is inserted between the two statements is missing from the page but included in the total. On the last
+// page nothing is counted, because the position of its last row is the total.
 func Page[T any](
 	ctx context.Context, db Queryer, where Conditions, page affiliate.Page, pageSQL, countSQL string,
 ) (rows []T, total int64, err error) {
@@ -206,8 +205,8 @@ func QueueValues[T any](batch *pgx.Batch, values *[]T, sql string, args ...any) 
 	})
 }
 
-// QueueFirst queues a query whose first row is read into a new T, by the names of its columns. If
-// there is no row, first does not change.
+// QueueFirst queues a query whose first row is read into a new T, by the names of its columns, and
+// sets *first to this T. If there is no row, *first does not change.
 func QueueFirst[T any](batch *pgx.Batch, first **T, sql string, args ...any) {
 	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
@@ -218,8 +217,8 @@ func QueueFirst[T any](batch *pgx.Batch, first **T, sql string, args ...any) {
 	})
 }
 
-// IfNone returns a function for the result of a queued statement. It returns err if the
-// statement has affected no row.
+// IfNone returns a function for the result of a queued statement. The function returns the
+// given error if the statement has affected no row.
 func IfNone(err error) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
@@ -250,7 +249,7 @@ func (c *Conditions) Add(term string, args ...any) {
 	c.Terms = append(c.Terms, term)
 }
 
-// Placeholder returns the placeholder of the nth argument after c.args.
+// Placeholder returns the placeholder of the nth argument after c.Args. The first one has the number 1.
 func (c *Conditions) Placeholder(n int) string { return fmt.Sprintf("$%d", len(c.Args)+n) }
 
 // SQL returns the terms, joined by and.

@@ -21,7 +21,7 @@ type column struct {
 	sqlType  string
 	fixed    bool
 	nullable bool  // null stands for the zero value of the field
-	path     []int // of the field, as reflect.Value.FieldByIndex takes it
+	path     []int // the path to the field, for reflect.Value.FieldByIndex
 }
 
 // structColumns returns the columns of a struct. Each field is a column, and the fields of an
@@ -133,9 +133,9 @@ func Excluded[T any]() string {
 	return strings.Join(changes, ", ")
 }
 
-// Unnest returns an expression for any number of rows, which have one array for each column of
-// the struct T: "unnest(@id::uuid[], @status::text[], …) as k (id, status, …)" with the alias k. Its
-// arguments are Arrays.
+// Unnest returns an expression that makes rows from arrays, one array for each column of the struct T:
+// "unnest(@id::uuid[], @status::text[], …) as k (id, status, …)" with the alias k. Arrays returns the arguments of
+// the expression.
 func Unnest[T any](alias string) string {
 	return "unnest(" + ArrayParams[T]() + ") as " + alias + " (" + Names[T]() + ")"
 }
@@ -149,8 +149,8 @@ func ArrayParams[T any]() string {
 	return strings.Join(params, ", ")
 }
 
-// Arrays returns the arguments of Unnest for rows of one workspace and mode, which are the
-// arguments workspace and mode. A field with a method Time is written as that time.
+// Arrays returns the arguments of Unnest for rows of one scope. It adds the scope as the arguments workspace and
+// mode. For a field whose type has a method Time, the array contains the result of this method.
 func Arrays[T any](scope affiliate.Scope, rows []T) pgx.NamedArgs {
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
 	for _, c := range structColumns(reflect.TypeFor[T]()) {
@@ -280,7 +280,7 @@ func (m MultiRow[T]) Exec(ctx context.Context, tx *Tx, row T) (int64, error) {
 	return tag.RowsAffected(), Refusal(err)
 }
 
-// QueuedRows is one statement of a MultiRow, for n rows.
+// QueuedRows is one statement of a MultiRow, for N rows.
 type QueuedRows struct {
 	*pgx.QueuedQuery
 	N int

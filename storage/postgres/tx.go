@@ -91,9 +91,8 @@ func (db *DB) InTxOn(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) er
 //     partition while another transaction created the partition of its day or week. The
 //     error then has no constraint name. The error of a CHECK constraint has one.
 //   - A row refers to a row that does not exist: a deletion of test data has deleted it after
-//     this transaction had read it. The new attempt does not find the row, so it returns
-//     NOT_FOUND or whatever follows from that. The error privacy.ErrParticipantDeleted has
-//     the same meaning.
+//     this transaction had read it. The new attempt does not find the row, so it usually
+//     returns NOT_FOUND. The error privacy.ErrParticipantDeleted has the same meaning.
 func isRetryable(err error) bool {
 	if errors.Is(err, privacy.ErrParticipantDeleted) {
 		return true
@@ -147,8 +146,8 @@ func (tx *Tx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults 
 // ErasureKeys returns Config.ErasureKeys.
 func (tx *Tx) ErasureKeys() privacy.ErasureKeys { return tx.db.erasureKeys }
 
-// DeliveriesAdded records endpoints that receive deliveries from this transaction.
-// After the commit, the callback of OnDeliveries receives them.
+// DeliveriesAdded stores in tx the endpoints for which this transaction creates deliveries.
+// After the commit, the callback of OnDeliveries receives these endpoints.
 func (tx *Tx) DeliveriesAdded(endpoints ...webhook.EndpointKey) {
 	if len(endpoints) == 0 {
 		return
@@ -261,20 +260,20 @@ func LockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error 
 	return err
 }
 
-// HoldBooks returns the time up to which the books of a workspace are closed; nil if no
-// period is closed. They are not closed up to a later time before the transaction ends. The
-// database does the same for each entry that is added to the ledger.
+// HoldBooks returns the time up to which the books of a workspace are closed, or nil if no period is closed. Until
+// the transaction ends, no other transaction can close them up to a later time (LockBooks). The database calls
+// hold_books for each entry that is added to the ledger, too.
 func HoldBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (*time.Time, error) {
 	return Value[*time.Time](ctx, tx, `select hold_books($1)`, workspace)
 }
 
-// booksTimeout is how long LockBooks waits. Transactions that add to the ledger wait
-// behind it.
+// booksTimeout is how long LockBooks waits. While it waits, new transactions that add to the
+// ledger wait too.
 const booksTimeout = 3 * time.Second
 
-// LockBooks waits until the transactions that hold the books of a workspace (HoldBooks)
-// have ended. Others wait until this transaction ends. If the lock is not free after
-// booksTimeout, the transaction fails and the response is SERVICE_UNAVAILABLE.
+// LockBooks waits until the transactions that have called HoldBooks for a workspace have ended. Later calls of
+// HoldBooks wait until this transaction ends. If LockBooks does not get the lock within booksTimeout, the
+// transaction fails and the response is SERVICE_UNAVAILABLE.
 func LockBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
 		return err
@@ -293,9 +292,9 @@ const (
 	codeLockTimeout          = "55P03"
 )
 
-// uniqueRefusals contains the unique indexes that the values of a request can violate. It
-// maps each of them to the reason of the refusal. A violation of any other unique index is
-// an internal error.
+// uniqueRefusals maps unique indexes that the values of a request can violate to the reason of
+// the refusal. Package program handles the index groups_name. A violation of any other unique
+// index is an internal error.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"programs_slug":            affiliate.ReasonSlugTaken,
 	"promo_codes_code":         affiliate.ReasonPromoCodeTaken,

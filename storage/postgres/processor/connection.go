@@ -24,14 +24,14 @@ var activeConnection = `
 	from processor_connections c
 	where c.workspace_id = $1 and c.mode = $2 and c.processor = $3 and c.deleted_at is null`
 
-// Connection returns the connection of a scope; nil if there is none.
+// Connection returns the connection of a scope to a processor, or nil if there is none.
 func Connection(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
 	return oneConnection(ctx, db, activeConnection, scope, processor)
 }
 
-// LockConnection locks the connection of a scope and returns it; nil if there is none.
+// LockConnection locks the connection of a scope to a processor and returns it, or nil if there is none.
 func LockConnection(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
@@ -48,7 +48,7 @@ func oneConnection(
 	return &connection, nil
 }
 
-// ConnectionByID returns a connection of any workspace that is not deleted. The id is part
+// ConnectionByID returns a connection that is not deleted, from any workspace. The id is part
 // of the URL to which the processor sends events. Errors: NOT_FOUND.
 func ConnectionByID(ctx context.Context, db *postgres.DB, id processor.ConnectionID) (processor.LockedProcessorConnection, error) {
 	read := `
@@ -69,8 +69,8 @@ func ConnectionOrDeleted(
 	return postgres.OneRow[processor.LockedProcessorConnection](db.Query(ctx, read, workspace, id))
 }
 
-// ConnectionsAfter returns the checks of the endpoints of at most limit connections, ordered by
-// the ids of the connections, which follow the id after.
+// ConnectionsAfter returns jobs that check the endpoints of at most limit connections, in the order of the ids of
+// the connections. It starts after the given id.
 func ConnectionsAfter(ctx context.Context, db *postgres.DB, after processor.ConnectionID, limit int) ([]processor.CheckProcessorEndpoint, error) {
 	const read = `
 		select c.workspace_id as workspace, c.id as connection
@@ -110,8 +110,8 @@ func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) err
 	return postgres.Exec(ctx, tx, set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
 }
 
-// SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
-// false if this is already stored, or if the connection has another endpoint now.
+// SetEndpointFailing stores whether the endpoint of a connection fails. changed is false if this
+// is already stored, or if the connection was deleted or has another endpoint now.
 func SetEndpointFailing(ctx context.Context, tx *postgres.Tx, c processor.Connection, failing bool) (changed bool, err error) {
 	const set = `
 		update processor_connections set endpoint_failing = $5
@@ -126,8 +126,8 @@ func DisconnectConnection(ctx context.Context, tx *postgres.Tx, c processor.Conn
 	return postgres.Exec(ctx, tx, mark, c.Workspace, c.Mode, c.ID, at)
 }
 
-// ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
-// day. Only the first causes a notification.
+// ClaimFailureNotice reports whether a failed event is the first failed event of the connection
+// on a UTC day, and stores the day. Only the first one causes a notification.
 func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connection, day time.Time) (first bool, err error) {
 	const claim = `
 		update processor_connections set failure_notified_on = $4
@@ -143,7 +143,7 @@ func DropConnection(ctx context.Context, db *postgres.DB, c processor.Connection
 	return postgres.Exec(ctx, db, drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
 }
 
-// SyncsPromoCodes reports whether active promo codes of a scope shall exist at the processor.
+// SyncsPromoCodes reports whether a scope has active promo codes that shall exist at the processor.
 func SyncsPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (bool, error) {
 	const read = `
 		select exists (
@@ -163,7 +163,7 @@ func SubtractsFees(ctx context.Context, db *postgres.DB, scope affiliate.Scope) 
 	return postgres.Value[bool](ctx, db, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee)
 }
 
-// AddSignatureFailures counts messages whose signature is not valid.
+// AddSignatureFailures adds to the stored number of messages with an invalid signature in the hour of the given time.
 func AddSignatureFailures(ctx context.Context, db *postgres.DB, c processor.Connection, failures int64, at time.Time) error {
 	const count = `
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
@@ -186,7 +186,7 @@ const readHealth = `
 			where f.workspace_id = $1 and f.connection_id = $3 and f.hour > $4
 		)`
 
-// Health describes the events of a connection at the given time.
+// Health describes the events of a connection, and its invalid signatures in the 24 hours before the given time.
 func Health(ctx context.Context, db *postgres.DB, c processor.Connection, now time.Time) (processor.Health, error) {
 	var h processor.Health
 	err := db.QueryRow(ctx, readHealth, c.Workspace, c.Mode, c.ID, now.Add(-24*time.Hour)).
@@ -271,7 +271,7 @@ func SetSyncStatus(ctx context.Context, tx *postgres.Tx, code promocode.PromoCod
 }
 
 // SyncedPromoCodes returns at most limit ids of promo codes that shall exist at the
-// processor, and that follow the id after.
+// processor, in ascending order. It starts after the given id.
 func SyncedPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, after affiliate.PromoCodeID, limit int) ([]affiliate.PromoCodeID, error) {
 	const read = `
 		select c.id from promo_codes c

@@ -1,8 +1,8 @@
-// Package processor has the SQL for connections to payment processors, their events, and
-// what they say about charges and disputes.
+// Package processor has the SQL for connections to payment processors, and for the events, charges and disputes
+// that the processors report.
 //
 // The package reads, locks and stores rows. Its callers decide which values it stores. A function
-// with a *postgres.Tx runs in the caller's transaction. Others run on their own.
+// with a *postgres.Tx runs in the caller's transaction. The other functions do not.
 package processor
 
 import (
@@ -54,9 +54,9 @@ const whereEvents = `
 	from processor_events e
 	where e.workspace_id = $1 and e.mode = $2`
 
-// InsertEvent stores an event. stored is false if the event is already stored, unless it has
-// failed or was ignored: the work then begins again, because the object, the connection or
-// its settings may have changed.
+// InsertEvent stores an event. If the same event has failed or was ignored, InsertEvent replaces it, and the work
+// begins again, because the object, the connection or its settings may have changed. stored is false if the event
+// is already stored and has not failed or been ignored.
 func InsertEvent(ctx context.Context, tx *postgres.Tx, e processor.StoredProcessorEvent) (stored bool, err error) {
 	inserted, err := insertEvent.Exec(ctx, tx, eventRow{e, e.Body})
 	if err != nil {
@@ -74,10 +74,10 @@ func BeginAttempt(ctx context.Context, db *postgres.DB, key processor.EventKey, 
 	return row.StoredProcessorEvent, err
 }
 
-// SetEventOutcome stores the status, the reason, the conversion and the charge of an event
-// after an attempt. The body is deleted when no more work follows. A failed event keeps it. An
-// event that the erasure of a buyer has emptied does not change. The attempt that
-// e.AttemptUntil names has ended.
+// SetEventOutcome stores the status, the reason, the conversion and the charge of an event after an attempt. It
+// deletes the body when no more work follows; a failed event keeps its body. It stores that the attempt until
+// e.AttemptUntil has ended. An event does not change if it was already applied, or if the erasure of a buyer has
+// emptied it.
 func SetEventOutcome(ctx context.Context, tx *postgres.Tx, e processor.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
@@ -155,9 +155,9 @@ const readChargeSale = `
 	limit 1`
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
-// not assigned, it returns the conversion that has one of the charge's aliases. If no
-// conversion has one, or if the charge was deleted, it returns nil. If the buyer of the
-// conversion was erased while the charge was stored, it also erases the ids of the charge.
+// not assigned, it returns the conversion that has one of the charge's aliases. If no conversion has one of them, or
+// if the charge was deleted, it returns nil. If the buyer of the conversion was erased while the charge was stored,
+// FindChargeSale also erases the ids of the charge.
 func FindChargeSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
 	var id string
 	var aliases []string
@@ -187,8 +187,8 @@ const putDispute = `
 		status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
 	where not ($8 and excluded.status = 'open' and d.status <> 'open')`
 
-// PutCharge stores what a processor says about a charge, unless the result of a later read is
-// already stored. readNumber is the result of NextRead before the charge was read.
+// PutCharge stores the state of a charge at a processor. If the result of a later read is already stored, it stores
+// only the aliases of the charge. readNumber is the result of NextRead before the charge was read.
 func PutCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge processor.Charge, readNumber int64, at time.Time) error {
 	charge, err := conversions.ErasedCharge(ctx, tx, scope, charge)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// No index of clicks and events contains the mode. The clicks of a workspace are therefore
-// read in the order of their ids, in both modes, and only those of test mode are deleted.
+// No index of clicks and events contains the mode. The rows of a workspace are therefore read
+// in the order of their ids, in both modes, and only the rows of test mode are deleted.
 // The caller stores the last id of each page, so that no row is read twice.
 
 const setResetAt = `
 	update workspaces set test_data_reset_at = $2
 	where id = $1 and (test_data_reset_at is null or test_data_reset_at < $2)`
 
-// SetResetAt stores the time until which clicks of test mode are not stored any more. The
-// time never moves back.
+// SetResetAt stores the time of a deletion. Clicks of test mode that were received until this time are not stored
+// any more. The time never moves back.
 func SetResetAt(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
 	return postgres.Exec(ctx, tx, setResetAt, workspace, at)
 }
 
-// clickWriters selects the transactions that write clicks. A transaction holds this lock
-// from its first statement on the table until it ends.
+// clickWriters selects the transactions that write clicks, by their locks of the table. A transaction holds this
+// lock from its first write to the table until it ends.
 const clickWriters = `
 	select distinct virtualtransaction from pg_locks
 	where locktype = 'relation' and database = (select oid from pg_database where datname = current_database())
@@ -68,10 +68,10 @@ type deletedClickRow struct {
 	IsBot        bool
 }
 
-// DeleteClicks reads at most limit clicks of a workspace whose ids follow the id after, and
-// deletes those of test mode. It returns the id of the last click that it has read and the
-// number of clicks that it has read. The deleted clicks contain only what identifies their
-// visitors.
+// DeleteClicks reads at most limit clicks of a workspace in the order of their ids, starting after the given id, and
+// deletes the clicks of test mode. It returns the id of the last click that it has read, the number of clicks that
+// it has read, and the deleted clicks. The deleted clicks contain only the fields that visitors.Delete needs to
+// identify their visitors.
 func DeleteClicks(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
 ) (last affiliate.ClickID, read int, deleted []click.Click, err error) {
@@ -126,9 +126,9 @@ type eventRow struct {
 	Mode affiliate.Mode
 }
 
-// DeleteEvents reads at most limit events of a workspace whose ids follow the id after, and
-// deletes those of test mode. It returns the id of the last event that it has read, and the
-// numbers of events that it has read and deleted.
+// DeleteEvents reads at most limit events of a workspace in the order of their ids, starting after the given id, and
+// deletes the events of test mode. It returns the id of the last event that it has read, and the numbers of events
+// that it has read and deleted.
 func DeleteEvents(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
 ) (last affiliate.EventID, read int, deleted int64, err error) {

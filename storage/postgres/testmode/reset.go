@@ -2,8 +2,8 @@
 // the progress of the deletion.
 //
 // Each statement deletes or reads a limited number of rows, which it finds with an index.
-// The package does not decide what is deleted next. A function with a *postgres.Tx
-// runs in the caller's transaction. Others run on their own.
+// The caller decides which rows are deleted next. A function with a *postgres.Tx runs in the
+// caller's transaction. The other functions do not.
 package testmode
 
 import (
@@ -45,9 +45,9 @@ const indexPlans = `
 	select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// InSnapshot does the same as InTx, but all statements of the transaction see the same
-// snapshot of the database. A transaction of a request has therefore either all or none of
-// its rows deleted. If another transaction changes a row that fn deletes, fn runs again.
+// InSnapshot does the same as Attempt, but all statements of the transaction see the same snapshot of the database.
+// Therefore fn can see, and delete, either all or none of the rows that another transaction has inserted. If
+// another transaction changes a row that fn deletes, fn runs again.
 func InSnapshot(ctx context.Context, db *postgres.DB, fn func(tx *postgres.Tx) error) error {
 	return Attempt(ctx, db, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, `set transaction isolation level repeatable read`); err != nil {
@@ -207,9 +207,9 @@ const countClicks = `
 	select count(*) as inspected, count(*) filter (where mode = 'test') as test
 	from (select mode from clicks where workspace_id = @workspace order by id limit @inspected) x`
 
-// CountRecords returns the number of records that the API reports if it is at most limit.
-// Otherwise the result is larger than limit. It is also larger if the workspace has
-// maxClicks or more clicks in both modes.
+// CountRecords returns the number of records that the API reports, if this number is at most
+// limit. Otherwise it returns a larger number than limit. It also returns a larger number
+// than limit if the workspace has maxClicks or more clicks in both modes together.
 func CountRecords(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, limit, maxClicks int) (int64, error) {
 	if _, err := tx.Exec(ctx, indexPlans); err != nil {
 		return 0, err
@@ -272,9 +272,9 @@ type auditRow struct {
 	Cleared bool
 }
 
-// ClearAuditLog reads at most limit entries of the audit log of a workspace that follow the id
-// after. It removes the values and the network from entries about test data: who has changed
-// what and when stays. It returns the last id and the number of entries that it has read.
+// ClearAuditLog reads at most limit entries of the audit log of a workspace, starting after the given id. It removes
+// the values and the network from entries about test data. The actor, the action, the record and the time stay. It
+// returns the last id and the number of entries that it has read.
 func ClearAuditLog(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.AuditID, limit int,
 ) (last affiliate.AuditID, read int, err error) {

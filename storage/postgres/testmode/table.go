@@ -67,9 +67,9 @@ var steps = []step{
 		where p.workspace_id = @workspace and p.mode = 'test'`),
 	deleteRows("participant_totals", ofParticipants("participant_totals")),
 	deleteRows("promo_codes", ofMode("promo_codes")),
-	// The next two statements return the deleted codes and keys of links, for
-	// the edge directory. The codes of programmes that are not archived stay, because the edge
-	// may still know them. The result is null for a link that was deleted before.
+	// The next two steps return the deleted codes and the short keys of deleted links, for the
+	// edge directory. The codes of programmes that are not archived stay, because the edge may
+	// still know them. The result is null for a link that was already marked as deleted.
 	deleteRows("referral_codes", ofPrograms("referral_codes")+" and p.status = 'archived'").returning("code"),
 	deleteRows("links", `select l.ctid from programs p`+eachParticipant+eachLink+` where p.workspace_id = @workspace and p.mode = 'test'`).
 		returning("case when deleted_at is null then short_key end"),
@@ -81,19 +81,19 @@ var steps = []step{
 	deleteRows("programs", ofMode("programs")),
 }
 
-// deleteRows returns a step that deletes rows of a table, which must not be partitioned. find
-// selects their ctids.
+// deleteRows returns a step that deletes rows of a table. The statement find selects the ctids
+// of the rows. The table must not be partitioned.
 func deleteRows(table, find string) step {
 	return step{table, "delete from " + table + " where workspace_id = @workspace and ctid = any (array(" + find + " limit @limit))"}
 }
 
-// deleteAsOwner returns a step for a table whose rows the service cannot delete. A function
-// of the schema's owner deletes the rows that find selects, if they belong to test mode.
+// deleteAsOwner returns a step for a table whose rows the service may not delete. A function of the schema's owner
+// deletes the rows that the statement find selects, if they belong to test mode.
 func deleteAsOwner(table, find string) step {
 	return step{table, "select delete_test_rows('" + table + "', @workspace, array(" + find + " limit @limit))"}
 }
 
-// returning returns the step with a result for each row.
+// returning returns the step with a result for each deleted row.
 func (s step) returning(column string) step {
 	s.sql += " returning " + column
 	return s
@@ -116,7 +116,7 @@ func ofMode(table string) string {
 	return `select ctid from ` + table + ` where workspace_id = @workspace and mode = 'test'`
 }
 
-// ofParents selects the rows of a table that belong to a row of test mode of the table parents.
+// ofParents selects the rows of a table that refer, with the given column, to rows of test mode in another table.
 func ofParents(parents, table, column string) string {
 	return `
 		select x.ctid from ` + parents + ` p

@@ -1,8 +1,6 @@
 // Package webhook stores webhook endpoints and deliveries and reads the queue of due
 // deliveries. Package postgres inserts events and their deliveries, in the transaction
 // that causes the event.
-//
-// The
 package webhook
 
 import (

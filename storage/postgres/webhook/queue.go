@@ -140,10 +140,10 @@ const (
 )
 
 // CancelBlock cancels at most limit waiting deliveries of an endpoint that belong to an
-// earlier epoch than the given epoch. endedAt becomes the completion time of those that
-// were pending or failed. It returns the number of canceled deliveries. If the number is
-// less than limit, no such deliveries are left except those that other transactions have
-// locked. CancelRemaining cancels these later.
+// earlier epoch than the given epoch. endedAt becomes the completion time of the pending and
+// failed deliveries. It returns the number of canceled deliveries. If the number is less than
+// limit, no such deliveries are left except those that other transactions have locked.
+// CancelRemaining cancels these later.
 func CancelBlock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
@@ -228,8 +228,8 @@ func Unclaimed(ctx context.Context, db *postgres.DB, now time.Time, limit int) (
 	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), unclaimed, now, limit)
 }
 
-// targets selects endpoints and the due time of the next delivery of each endpoint that
-// is not due yet. dueDeliveries selects the due deliveries of these endpoints. Both
+// targets selects endpoints, and for each endpoint the due time of the next delivery that is
+// not due yet. dueDeliveries selects the due deliveries of these endpoints. Both
 // statements read only those entries of the index webhook_deliveries_due whose data they
 // return. Their cost therefore does not depend on the number of waiting deliveries. They
 // skip deliveries of earlier epochs, which are canceled.
@@ -257,8 +257,8 @@ const (
 		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
 )
 
-// Due returns the endpoints in queries and their due deliveries. The delivery of an endpoint
-// that has been due for the longest time is first. Due leaves out endpoints that are not
+// Due returns the endpoints of the given queries and their due deliveries, within the limits of the queries. Of each
+// endpoint, the delivery that has been due for the longest time is first. Due leaves out endpoints that are not
 // active or not leased to the sender.
 func Due(
 	ctx context.Context, db *postgres.DB, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time,
@@ -305,8 +305,8 @@ const selectLateness = `
 	) d on true
 	where e.active and e.deleted_at is null`
 
-// Lateness returns which part of the endpoints has due deliveries. An endpoint is late if a
-// delivery has been due since lateBefore.
+// Lateness returns the number of active endpoints, the number of late endpoints, and the earliest time since which a
+// delivery is due. An endpoint is late if one of its deliveries has been due since lateBefore or longer.
 func Lateness(ctx context.Context, db *postgres.DB, now, lateBefore time.Time) (webhook.Lateness, error) {
 	return postgres.OneRow[webhook.Lateness](db.SendingPool().Query(ctx, selectLateness, now, lateBefore))
 }
