@@ -81,10 +81,9 @@ type Result struct {
 	ResetAfter time.Duration
 }
 
-// SetHeaders sets the headers RateLimit-Policy and RateLimit
-// (draft-ietf-httpapi-ratelimit-headers). If the request was refused, it also sets
-// Retry-After. The parameter t of RateLimit is the time until the window is empty. If the
-// request was refused, t is equal to Retry-After.
+// SetHeaders sets the headers RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers) for a zone with
+// a period of 60 seconds. If the request was refused, it also sets Retry-After. The parameter t of RateLimit is the
+// time until the window is empty. If the request was refused, t is equal to Retry-After.
 func (r Result) SetHeaders(h http.Header, zone string) {
 	var buffer [64]byte
 	name := append(append(append(buffer[:0], '"'), zone...), '"')
@@ -108,8 +107,8 @@ func (r Result) RetryAfterSeconds() string {
 }
 
 const (
-	// span is the number of buckets in a window: the current bucket, and 60 full buckets,
-	// which together are as long as the period of the limit.
+	// span is the number of buckets in the window of a Limiter: the current bucket, and 60
+	// full buckets, which together are as long as the period of the limit.
 	span           = 61
 	defaultTimeout = 50 * time.Millisecond
 	// redisPause is the time for which a Lease makes no call to Redis after a failure.

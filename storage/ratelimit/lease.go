@@ -54,8 +54,8 @@ type subjectKey struct{ zone, subject string }
 const (
 	// leaseSpan is the number of buckets in the window of a Lease.
 	leaseSpan = span + 1
-	// leaseBucketMs is the length of these buckets in ms. It is not longer than
-	// blockLifetime. A Lease therefore ignores Zone.Window.
+	// leaseBucketMs is the length of these buckets in ms. It must not be shorter than blockLifetime, because the
+	// window has only one bucket more than that of a Limiter. A Lease ignores Zone.Window.
 	leaseBucketMs = 1000
 	// blockLifetime is the time for which the tokens of a block can be used.
 	blockLifetime = time.Second

@@ -50,7 +50,7 @@ func SentinelsWith(t testing.TB, cfg Config) *MonitoredMaster {
 	for range max(1, cfg.Replicas) {
 		p.Replicas = append(p.Replicas, startRedis(t, cfg.Authority, cfg.hosts(), servers.RedisConfig{Master: p.Master.port}))
 	}
-	// A sentinel looks for new replicas only every ten seconds.
+	// The replicas are connected before the sentinels start, because a sentinel looks for new ones only every 10 s.
 	for _, server := range p.Replicas {
 		replica := server.client()
 		await(t, func(ctx context.Context) error {

@@ -32,7 +32,7 @@ type Server struct {
 	t       testing.TB
 	launch  func(ctx context.Context, dir string, port int) (*servers.Server, error)
 	dir     string
-	tls     *tls.Config // of the clients of this package; nil: the server has no TLS
+	tls     *tls.Config // for the clients of this package; nil if the server has no TLS
 	port    int
 	busPort int // the bus port of a cluster node
 	running *servers.Server
@@ -62,7 +62,7 @@ func startRedis(t testing.TB, ca *authority.Authority, hosts []string, cfg serve
 	})
 }
 
-// start starts a server. If ca is not nil, the server has a certificate of ca for hosts.
+// start starts a server. If ca is not nil, it signs a certificate of the server for the given hosts.
 func start(
 	t testing.TB, ca *authority.Authority, hosts []string, launch func(ctx context.Context, dir string, port int, files *servers.RedisTLS) (*servers.Server, error),
 ) *Server {

@@ -16,8 +16,8 @@ type Config struct {
 	// connections. nil: no TLS.
 	Authority *authority.Authority
 	// Hosts are the names and addresses in the certificates of the Redis servers.
-	// SentinelHosts are those in the certificates of the sentinels. Default: 127.0.0.1,
-	// which is the address of all servers.
+	// SentinelHosts are the names and addresses in the certificates of the sentinels. Default:
+	// 127.0.0.1, which is the address of all servers.
 	Hosts, SentinelHosts []string
 	// Replicas is the number of replicas of a master with sentinels. Default: 1.
 	Replicas int
@@ -33,7 +33,7 @@ func orLoopback(hosts []string) []string {
 	return hosts
 }
 
-// Renew gives a Redis server with TLS a new certificate for hosts, which ca signs. New
+// Renew gives a Redis server with TLS a new certificate for the given hosts. ca signs the certificate. New
 // connections use it at once. Other servers of the deployment do not trust a new authority.
 func (s *Server) Renew(ca *authority.Authority, hosts ...string) {
 	s.t.Helper()
