@@ -46,7 +46,7 @@ type Reader struct {
 	cfg      ReaderConfig
 	client   redis.UniversalClient
 	blocking redis.UniversalClient
-	keys     []string     // of all possible shards
+	keys     []string     // the keys of the streams of all possible shards
 	shards   atomic.Int64 // the number of streams that are read
 
 	mu    sync.Mutex
@@ -203,8 +203,8 @@ func (r *Reader) newest(shard int) string {
 	return r.known[shard].newest
 }
 
-// forgetNewest deletes the id of the newest entry, unless another entry was read since then. It
-// returns false if the group was created again since then.
+// forgetNewest deletes the stored id of the newest entry if it is still the given id. It
+// returns false if the group was created again after the caller had read the given id.
 func (r *Reader) forgetNewest(shard int, newest string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,12 +217,12 @@ func (r *Reader) forgetNewest(shard int, newest string) bool {
 	return true
 }
 
-// Claim assigns to this consumer the entries that have been pending for longer than
-// ClaimIdle. They were delivered to another consumer, or to this consumer before a
-// restart. lost contains the ids of entries that were trimmed or deleted while they were
-// pending. Redis has removed these entries from the pending list. Their clicks are lost
-// unless they are already in the database. more reports whether there may be more entries
-// to claim. Errors: ErrGroupLost.
+// Claim assigns to this consumer the entries that have been pending for longer than ClaimIdle.
+// They were delivered to another consumer, or to this consumer before a restart. The result
+// lost contains the ids of entries that were trimmed or deleted while they were pending. Redis
+// has removed these entries from the pending list. Their clicks are lost unless they are
+// already in the database. The result more reports whether there may be further entries to
+// claim. Errors: ErrGroupLost.
 func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, more bool, err error) {
 	for cursor := "0-0"; ; {
 		messages, next, deleted, err := r.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{

@@ -29,8 +29,8 @@ const (
 	// about 600.
 	maxCacheEntries = 50_000
 	maxCacheLinks   = 20_000
-	// maxLinkAge is the maximum age of a link that is used while Redis cannot be read. A
-	// link that was deactivated or erased in this time leads to its target until then.
+	// maxLinkAge is the maximum age of a link that is used while Redis cannot be read. If a link is
+	// deactivated or erased while Redis cannot be read, it leads to its target until this age.
 	maxLinkAge = 24 * time.Hour
 )
 
@@ -97,8 +97,8 @@ func (c *cache) generation() uint64 {
 	return c.drops
 }
 
-// put stores a value, unless drop or expireAll was called after generation. It reports
-// whether it has stored the value.
+// put stores a value, unless drop or expireAll was called since generation returned the given
+// number. It reports whether it has stored the value.
 func (c *cache) put(key string, value any, generation uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *cache) drop(key string) bool {
 	return c.removeLocked(key)
 }
 
-// remove removes an entry that Redis has not, or that is not usable any more.
+// remove removes an entry that is missing in Redis or is no longer usable.
 func (c *cache) remove(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,8 +59,8 @@ const (
 	signingKeysKey = keyPrefix + "signing-keys"
 	hashKeysKey    = keyPrefix + "hash-keys"
 	changeChannel  = keyPrefix + "changed"
-	// dropAllMessage is a message on changeChannel. A Reader that receives this message
-	// reads all entries from Redis again. Any other message is the key of one changed entry.
+	// dropAllMessage is a message on changeChannel. A Reader that receives this message expires
+	// all its cached entries. Any other message is the key of one changed entry.
 	dropAllMessage = "*"
 )
 

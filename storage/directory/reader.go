@@ -19,9 +19,9 @@ type State int
 
 // The results of a look-up.
 const (
-	// Unknown means that Redis did not respond, or that the entry is missing and the
-	// directory is not complete. It is unknown whether the entry exists. Link returns it
-	// only if it also has no last known state of the link.
+	// Unknown means that Redis did not respond, or that the entry is missing and the directory
+	// is not complete. It is unknown whether the entry exists. Link returns Unknown only if the
+	// Reader also has no last known state of the link.
 	Unknown State = iota
 	// Found means that the entry exists.
 	Found
@@ -30,8 +30,8 @@ const (
 	Absent
 )
 
-// lookupTimeout is the timeout of one read. The collector waits for at most two reads per
-// look-up. Then it accepts the click without the entry.
+// lookupTimeout is the timeout of one shared look-up. The collector waits for at most two of
+// them: a running one and its own. Then it accepts the click without the entry.
 const lookupTimeout = 250 * time.Millisecond
 
 // Reader looks up entries. It caches usable entries: active codes, active links and keys
@@ -66,9 +66,9 @@ func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code s
 	return lookup(ctx, r, r.cache, referralCodeKey(scope, code), (*edgev1.ReferralCodeEntry).GetActive)
 }
 
-// Link looks up the target of a short link. The keys of links are case-sensitive. If Redis
-// does not respond, or the directory is being rebuilt, Link returns the last known state of
-// an active link, which was read at most 24 hours ago.
+// Link looks up the target of a short link. The keys of links are case-sensitive. If Redis does
+// not respond, or the directory is being rebuilt, Link returns the last known state of an
+// active link, if it was read at most 24 hours ago.
 func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State) {
 	entry, state := lookup(ctx, r, r.links, linkKey(key), (*edgev1.LinkEntry).GetActive)
 	if state == Unknown {
@@ -84,8 +84,8 @@ func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
 	return lookup(ctx, r, r.cache, signingKeysKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
-// HashKeys reads the fingerprints of the hash keys of the core from Redis. It waits until ctx
-// ends and caches nothing, because it is called once a minute at most.
+// HashKeys reads the fingerprints of the hash keys of the core from Redis. It has no timeout
+// other than ctx and caches nothing, because it is called once a minute at most.
 func (r *Reader) HashKeys(ctx context.Context) (*edgev1.HashKeys, State) {
 	keys, state, _ := read(ctx, r, r.cache, hashKeysKey, func(*edgev1.HashKeys) bool { return false })
 	return keys, state
@@ -99,8 +99,8 @@ type lookupResult struct {
 
 var errUnknown = errors.New("the state of the entry is unknown")
 
-// lookup reads an entry from the cache or from Redis. It caches the entry if usable
-// returns true, and otherwise removes an earlier state from the cache.
+// lookup reads an entry from the cache or from Redis. It caches the entry if usable returns
+// true. If the entry is unusable or absent, it removes an earlier state from the cache.
 func lookup[T any, M interface {
 	*T
 	proto.Message
@@ -119,8 +119,8 @@ func lookup[T any, M interface {
 		defer cancel()
 		entry, state, stored := read(ctx, r, cache, key, usable)
 		if !stored {
-			// An entry changed during the read. Without a second read, the cache would not
-			// contain a link that this visit could have made known.
+			// An entry changed during the read, so the result was not cached. The second read
+			// caches it, so that the Reader has a last known state of a link.
 			if again, newer, _ := read(ctx, r, cache, key, usable); newer != Unknown {
 				entry, state = again, newer
 			}
@@ -182,9 +182,9 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 
 const resubscribeDelay = 500 * time.Millisecond
 
-// Run subscribes to changes until ctx ends. It drops a cached entry when a change of the
-// entry is published. The Reader does not receive messages that are published while it is
-// not subscribed, so after each new subscription it reads all entries from Redis again.
+// Run subscribes to changes until ctx ends. It drops a cached entry when a change of the entry
+// is published. The Reader does not receive messages that are published while it is not
+// subscribed, so after each new subscription it expires all cached entries.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.listen(ctx)
@@ -219,8 +219,8 @@ func (r *Reader) listen(ctx context.Context) {
 	}
 }
 
-// dropChanged drops an entry that has changed. It reads a link again, so that the new state
-// is known if Redis stops to respond before the next visit.
+// dropChanged drops an entry that has changed. It reads a cached link again, so that its new
+// state is known if Redis stops responding before the next visit.
 func (r *Reader) dropChanged(ctx context.Context, key string) {
 	r.cache.drop(key)
 	if r.links.drop(key) {

@@ -40,9 +40,9 @@ end
 return 1
 `)
 
-// traceLife is the time after which Redis contains neither the text of a deleted code or link
-// nor that it has existed. Until then, the version of the entry prevents that a writer stores
-// an older state. A writer stores a state within seconds after it has read it.
+// traceLife is the time for which Redis keeps the text and the version of a deleted code or
+// link. Afterwards, Redis has no trace of it. Until then, the version prevents a writer from
+// storing an older state. A writer stores a state within seconds after it has read it.
 const traceLife = time.Minute
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
@@ -127,8 +127,8 @@ func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 // Readers drop only the changed entries from their caches.
 func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: changeChannel} }
 
-// PutPublicKey adds the workspace and mode of a public key, or that it is revoked
-// (entry.Revoked).
+// PutPublicKey adds the entry of a public key. It says to which workspace and mode the key
+// belongs, or that the key is revoked.
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
 	b.add(version, publicKeyKey(digest), entry)
 }
@@ -138,8 +138,8 @@ func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code strin
 	b.add(version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode adds the write that a referral code does not exist. The write expires
-// after traceLife.
+// DeleteReferralCode adds the deletion of a referral code. Redis keeps the version of the
+// deletion for traceLife.
 func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
 	b.add(version, referralCodeKey(scope, code), nil)
 }
@@ -149,7 +149,7 @@ func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
 	b.add(version, linkKey(key), entry)
 }
 
-// DeleteLink adds the write that a short link does not exist. The write expires after
+// DeleteLink adds the deletion of a short link. Redis keeps the version of the deletion for
 // traceLife.
 func (b *Batch) DeleteLink(version int64, key string) {
 	b.add(version, linkKey(key), nil)
@@ -165,7 +165,7 @@ func (b *Batch) PutHashKeys(version int64, keys *edgev1.HashKeys) {
 	b.add(version, hashKeysKey, keys)
 }
 
-// add adds a write to the batch. If entry is nil, it is a deletion.
+// add adds a write to the batch. If entry is nil, the write is a deletion.
 func (b *Batch) add(version int64, key string, entry proto.Message) {
 	digits, err := encodeVersion(version)
 	write := batchWrite{key: key, digits: digits, value: []byte{flagDeleted}, life: int(traceLife / time.Second)}

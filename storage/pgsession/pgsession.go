@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// checkTimeout limits the duration of Check. A pooler in session mode lets a
-	// connection wait while all its connections to Postgres are in use. It is long enough
-	// for two connections to the third server of a connection string, if the first two do
-	// not respond.
+	// checkTimeout limits the duration of Check. A pooler in session mode lets a connection
+	// wait while all its connections to Postgres are in use. checkTimeout is long enough for
+	// two connections to the third server of a connection string, if the first two do not
+	// respond.
 	checkTimeout = 30 * time.Second
-	// deliveryTimeout is the time in which a notification is expected. Postgres needs
-	// milliseconds. If the time ends, Check makes sure that the notification is not late.
+	// deliveryTimeout is the time in which a notification is expected. Postgres needs milliseconds.
+	// After this time, Check runs one more statement, which also delivers a late notification.
 	deliveryTimeout = time.Second
 )
 
@@ -139,8 +139,8 @@ func describePooler(ctx context.Context, url string, conn *pgconn.PgConn) error 
 		"set the pooler to session mode for this database, or connect to Postgres directly")
 }
 
-// isPgBouncer reports whether the server refuses an unknown setting in the words of
-// PgBouncer, when a connection starts.
+// isPgBouncer opens a connection with an unknown setting and reports whether it is refused with
+// PgBouncer's error message.
 func isPgBouncer(ctx context.Context, url string) bool {
 	config, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -166,10 +166,10 @@ func SetStatements(settings map[string]string) string {
 	return sql.String()
 }
 
-// DueNow is a middleware of River clients that insert jobs. It makes Postgres set the times
-// of a job that is due at once. River would set them with the clock of the process but fetches
-// jobs with the clock of Postgres, so a process whose clock is ahead would delay its jobs, and
-// a unique job would keep correct processes from inserting theirs.
+// DueNow is a middleware of River clients that insert jobs. It makes Postgres set the times of
+// a job that is due at once. River would set them with the clock of the process but fetches
+// jobs with the clock of Postgres, so a process whose clock is ahead would delay its jobs. A
+// delayed unique job would also keep other processes from inserting the same job.
 type DueNow struct{ river.MiddlewareDefaults }
 
 // InsertMany implements rivertype.JobInsertMiddleware. River's statement replaces the zero time
@@ -189,12 +189,12 @@ func (*DueNow) InsertMany(
 // UseTime makes a River client that runs jobs use the time of Postgres for retries, snoozed
 // jobs and periodic jobs. now returns this time. River has no other setting for its clock.
 //
-// One part of River still uses the machine's clock: the leader of the clients rescues jobs
-// that have been running for longer than RescueStuckJobsAfter. With a clock that is ahead, it
-// starts jobs a second time that are still running. A process does not start if its clock is
-// wrong by more than 30 seconds, so RescueStuckJobsAfter must be at least 30 seconds longer than
-// the longest job. If the clock is set wrong later, a job can run twice at the same time. Each
-// job allows that, because it can also be repeated after a crash.
+// One part of River still uses the machine's clock: the leader of the clients rescues jobs that
+// have been running for longer than RescueStuckJobsAfter. If its clock is ahead, it starts jobs
+// a second time that are still running. A process does not start if its clock is wrong by more
+// than 30 seconds, so RescueStuckJobsAfter must be at least 30 seconds longer than the longest
+// job. If the clock is set wrong later, a job can run twice at the same time. Each job allows
+// that, because it can also be repeated after a crash.
 func UseTime(cfg *river.Config, now func() time.Time) {
 	cfg.Test, cfg.RetryPolicy = river.TestConfig{Time: jobTime{now}}, retryPolicy{now}
 }

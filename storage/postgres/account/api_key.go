@@ -16,9 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keyUseResolution is the precision of an API key's last_used_at. Keys.Use writes the
-// time of use only if the stored time is older than this. Therefore a key that is used
-// all the time causes at most one write per minute.
+// keyUseResolution is the precision of last_used_at of API keys and service tokens. The time of
+// a use is stored only if the stored time is older than this. Therefore a key that is used all
+// the time causes at most one write per minute.
 const keyUseResolution = time.Minute
 
 var (
@@ -219,9 +219,9 @@ func ActiveServiceToken(
 	return token, true, nil
 }
 
-// ActiveParticipant returns an approved participant. ok is false if the participant does
-// not exist, was erased or is not approved. There is no condition on the mode, because the
-// caller's token names the participant, whose mode is returned.
+// ActiveParticipant returns an approved participant. ok is false if the participant does not
+// exist, was erased, is not approved or lacks the partner's consent. There is no condition on
+// the mode, because the caller's token names the participant. The mode is in the result.
 func ActiveParticipant(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id affiliate.ParticipantID,
 ) (ref participant.Ref, ok bool, err error) {

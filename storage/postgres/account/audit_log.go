@@ -41,8 +41,8 @@ const auditColumns = `
 		)
 	) end as actor_name`
 
-// auditConditions select the entries of the scope's mode and the entries without a mode,
-// which concern the whole workspace.
+// auditConditions returns the conditions for the entries that match the filter. They include
+// the entries without a mode, which concern the whole workspace.
 func auditConditions(scope affiliate.Scope, filter affiliate.AuditFilter) postgres.Conditions {
 	var where postgres.Conditions
 	where.Add("l.workspace_id = ? and (l.mode = ? or l.mode is null)", scope.Workspace, scope.Mode)

@@ -63,8 +63,8 @@ func RevokeSessions(ctx context.Context, tx *postgres.Tx, user affiliate.UserID,
 	return RevokeOtherSessions(ctx, tx, user, nil, at)
 }
 
-// RevokeOtherSessions revokes all sessions of a user except one. If except is nil, it
-// revokes all of them.
+// RevokeOtherSessions revokes all sessions of a user, except the given session if it is not
+// nil.
 func RevokeOtherSessions(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error {
 	const revoke = `
 		update sessions set revoked_at = $3
@@ -82,12 +82,11 @@ func RevokeSessionOfToken(ctx context.Context, db *postgres.DB, digest [sha256.S
 	return postgres.Exec(ctx, db, revoke, digest[:], at)
 }
 
-// ActiveSession returns the user of a session and the user's membership in a workspace,
-// which is nil if the user is not a member.
-// It finds a session only if the session has neither reached its expiry time nor been
-// revoked. It does not check the idle time; that is checked when a refresh token is used.
-// Every request with an access token runs this query, so it finds the rows of all
-// tables by their keys.
+// ActiveSession returns the user of a session and the user's membership in a workspace, which
+// is nil if the user is not a member. It finds a session only if the session is neither expired
+// nor revoked, and the user is not erased. It does not check the idle time; that is checked
+// when a refresh token is used. Every request with an access token runs this query, so it finds
+// the rows of all tables by their keys.
 func ActiveSession(
 	ctx context.Context, db *postgres.DB, id affiliate.SessionID, now time.Time,
 ) (user account.User, member *account.Member, found bool, err error) {
@@ -98,8 +97,8 @@ func ActiveSession(
 	return row.User, row.account().Member, found, err
 }
 
-// ErasedSession returns the user of a session whose account was erased. found is false
-// if the account was not erased, and after the session has expired.
+// ErasedSession returns the user of a session if the user's account was erased. found is false
+// if the account was not erased or the session has expired.
 func ErasedSession(ctx context.Context, db *postgres.DB, id affiliate.SessionID, now time.Time) (user account.User, found bool, err error) {
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
@@ -169,10 +168,10 @@ func DeleteLoginFailures(ctx context.Context, tx *postgres.Tx, subject affiliate
 	return postgres.Exec(ctx, tx, `delete from login_failures where subject = any($1)`, subject)
 }
 
-// SeeDevice stores that a user has used a device. known reports whether the user has also
-// used it since the given time. device is the result of account.DeviceHash.
+// SeeDevice stores that a user has used a device. It returns true if the user had used the
+// device before, since the given time. device is the result of account.DeviceHash.
 func SeeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (bool, error) {
-	// The query reads the state before the statement.
+	// The select does not see the row that the insert stores.
 	const see = `
 		with stored as (
 			insert into user_devices as d (user_id, device, seen_at)
@@ -243,7 +242,7 @@ func SecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (
 }
 
 // InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
-// factor without a confirmation.
+// factor that is not confirmed.
 func InsertSecondFactor(ctx context.Context, tx *postgres.Tx, f account.SecondFactor) error {
 	const insert = `
 		insert into second_factors (user_id, secret, created_at) values ($1, $2, $3)
@@ -271,12 +270,12 @@ func UseTimeStep(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, st
 	return postgres.Exec(ctx, tx, `update second_factors set last_step = $2 where user_id = $1`, user, step)
 }
 
-// CountCodeFailure counts a wrong code.
+// CountCodeFailure adds 1 to the number of a user's wrong codes.
 func CountCodeFailure(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	return postgres.Exec(ctx, tx, `update second_factors set failures = failures + 1 where user_id = $1`, user)
 }
 
-// ResetCodeFailures ends the count of wrong codes.
+// ResetCodeFailures sets the number of a user's wrong codes to 0.
 func ResetCodeFailures(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	return postgres.Exec(ctx, tx, `update second_factors set failures = 0 where user_id = $1 and failures > 0`, user)
 }
@@ -318,7 +317,7 @@ func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Siz
 	return postgres.Optional[account.LoginChallenge](ctx, db, selectChallenge, digest[:])
 }
 
-// CountChallengeFailure counts a wrong code for a challenge.
+// CountChallengeFailure adds 1 to the number of wrong codes for a challenge.
 func CountChallengeFailure(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
 	return postgres.Exec(ctx, tx, `update login_challenges set failures = failures + 1 where digest = $1`, digest[:])
 }

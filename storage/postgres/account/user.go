@@ -19,9 +19,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// accountColumns and accountFrom select a user and the user's membership in a
-// workspace. A partner has no membership. A merchant has none after being removed from
-// the workspace. Each query must add a condition that excludes erased users.
+// accountColumns and accountFrom select a user and the user's membership in a workspace. A
+// partner has no membership. A merchant has none after being removed from the workspace. Each
+// query must add a condition on u.erased_at.
 const (
 	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
 		u.email_verified_at is not null as email_verified, u.unclaimed,
@@ -126,9 +126,9 @@ func lockEmail(ctx context.Context, tx *postgres.Tx, kind affiliate.AccountKind,
 	return postgres.Exec(ctx, tx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "email:"+string(kind)+":"+email)
 }
 
-// ResetUser replaces the name and the password of a user, marks the email address as not
-// verified, and deletes the payout method and its copies of the name. It is used when a
-// person accepts an invitation and the account of the address may be another person's.
+// ResetUser replaces the name and the password of a user and marks the email address as not verified.
+// For a partner, it also replaces the copies of the name and deletes the payout method. It is used when
+// a person accepts an invitation and the account of the address may belong to another person.
 func ResetUser(ctx context.Context, tx *postgres.Tx, user account.User, passwordHash string) error {
 	const (
 		update = `
@@ -155,9 +155,9 @@ func UpdatePasswordHash(ctx context.Context, tx *postgres.Tx, id affiliate.UserI
 	return postgres.Exec(ctx, tx, `update users set password_hash = $2 where id = $1`, id, hash)
 }
 
-// SetPassword stores the hash of a new password, which also claims the account, and ends the
-// count of wrong codes. It deletes the challenges of the user and a second factor that is not
-// confirmed, because a person who knew the old password may have them.
+// SetPassword stores the hash of a new password, marks the account as claimed, and sets the
+// number of wrong codes to 0. It deletes the challenges of the user and a second factor that is
+// not confirmed, because a person who knew the old password may have them.
 func SetPassword(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
 	batch := &pgx.Batch{}
 	batch.Queue(`update users set password_hash = $2, unclaimed = false, version = version + 1 where id = $1`, id, hash)
@@ -173,11 +173,11 @@ func VerifyEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, at t
 	return postgres.Exec(ctx, tx, `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`, id, at)
 }
 
-// ChangeEmail replaces the address of a user by a verified address, which must be in
-// lower case. The copies of the address in the participants of a partner change too. The
-// former address is kept until DeletePreviousEmails deletes it. If there are several, the
-// oldest is kept, so that a second change does not hide it. It is not kept if the user
-// returns to it. Errors: EMAIL_TAKEN.
+// ChangeEmail replaces the address of a user by a verified address, which must be in lower
+// case. The copies of the address in the participants of a partner change too. The former
+// address is kept until DeletePreviousEmails deletes it. After several changes, only the oldest
+// address is kept, so that a second change does not hide it. It is not kept if the user changes
+// back to it. Errors: EMAIL_TAKEN.
 func ChangeEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, email string, at time.Time) error {
 	const (
 		update = `
@@ -244,9 +244,9 @@ func EmailToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) 
 	return postgres.Optional[account.EmailToken](ctx, db, findEmailToken, digest[:])
 }
 
-// LockEmailToken locks the user of an e-mail token and then reads the token. All
-// transactions that use tokens lock the user first, so two transactions of one user
-// never wait for each other's tokens. Errors: NOT_FOUND if the user does not exist.
+// LockEmailToken locks the user of an e-mail token and then reads the token. All transactions
+// that use tokens lock the user first, so two transactions of one user cannot deadlock. Errors:
+// NOT_FOUND if the user does not exist.
 func LockEmailToken(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
 	if err := LockUserByID(ctx, tx, user); err != nil {
 		return account.EmailToken{}, false, err
@@ -266,14 +266,14 @@ func UseEmailToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byt
 }
 
 // RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the user's
-// requests that were not processed yet. The caller must have locked the user.
+// requests for mails that were not processed yet. The caller must have locked the user.
 func RevokeEmailTokens(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
 	return revokeTokens(ctx, tx, `update email_tokens set used_at = $2 where user_id = $1 and used_at is null`, user, at)
 }
 
-// RevokeEmailChanges makes the tokens unusable with which the address of a user changes. It
-// also deletes the user's requests that were not processed yet: requests with a user are
-// requests for a change. The caller must have locked the user.
+// RevokeEmailChanges makes all tokens for a change of a user's address unusable. It also
+// deletes the user's requests for mails that were not processed yet. A request with a user is
+// always a request for a change. The caller must have locked the user.
 func RevokeEmailChanges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
 	const changes = `update email_tokens set used_at = $2 where user_id = $1 and purpose = 'change' and used_at is null`
 	return revokeTokens(ctx, tx, changes, user, at)
@@ -294,8 +294,8 @@ func CountEmailTokens(ctx context.Context, tx *postgres.Tx, purpose account.Emai
 		// The lock needs no row of the address. Two addresses with the same hash only wait
 		// for each other.
 		lock = `select pg_advisory_xact_lock(hashtextextended('email_tokens:' || $1, 0))`
-		// Tokens that an operator or a merchant has requested for a new account live for
-		// days. They do not count.
+		// Tokens that an operator or a merchant has requested for a new account live for days.
+		// They are not counted.
 		query = `
 			select count(*) from email_tokens
 			where address = $1 and purpose = $2 and created_at > $3 and expires_at <= created_at + interval '24 hours'`

@@ -92,8 +92,8 @@ func CountOwners(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 	return postgres.Value[int](ctx, tx, count, workspace)
 }
 
-// WorkspaceInUse reports whether a workspace has several members or a programme in live
-// mode that was active.
+// WorkspaceInUse reports whether a workspace has several members or a programme in live mode
+// that is not a draft.
 func WorkspaceInUse(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (bool, error) {
 	const query = `
 		select (select count(*) from members where workspace_id = $1) > 1
@@ -137,8 +137,8 @@ type newInviteRow struct {
 	MailDigest []byte
 }
 
-// tokenInviteRow is an invitation that was found by a token. Mailed says that it is the token
-// of the mail.
+// tokenInviteRow is an invitation that was found by a token. Mailed is true if this token was
+// sent by mail.
 type tokenInviteRow struct {
 	account.MemberInvite
 	Mailed bool
@@ -185,8 +185,8 @@ func OpenInvites(
 	return invites, total, err
 }
 
-// InviteByToken returns the invitation one of whose tokens has the given digest. mailed
-// reports whether this is the token of the mail. Errors: NOT_FOUND.
+// InviteByToken returns the invitation that has a token with the given digest. mailed reports
+// whether this token was sent by mail. Errors: NOT_FOUND.
 func InviteByToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
 	row, err := postgres.OneRow[tokenInviteRow](db.Query(ctx, inviteByToken, digest[:]))
 	return row.MemberInvite, row.Mailed, err
@@ -198,10 +198,10 @@ func LockInviteByToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size
 	return row.MemberInvite, row.Mailed, err
 }
 
-// ParticipantInviteAddress returns the e-mail address, in lower case, of the invitation to
-// a programme one of whose tokens has the given digest. mailed reports whether this is the
-// token of the mail. The address is empty if the invitation cannot be accepted at the given
-// time. The token determines the workspace.
+// ParticipantInviteAddress returns the e-mail address, in lower case, of the invitation to a
+// programme that has a token with the given digest. mailed reports whether this token was sent
+// by mail. The address is empty if there is no such invitation, or if it cannot be accepted at
+// the given time. The token determines the workspace.
 func ParticipantInviteAddress(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error) {
 	const query = `
 		select email, mail_digest = $1
