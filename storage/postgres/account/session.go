@@ -168,8 +168,8 @@ func DeleteLoginFailures(ctx context.Context, tx *postgres.Tx, subject affiliate
 	return postgres.Exec(ctx, tx, `delete from login_failures where subject = any($1)`, subject)
 }
 
-// SeeDevice stores that a user has used a device. It returns true if the user had used the
-// device before, since the given time. device is the result of account.DeviceHash.
+// SeeDevice stores that a user has used a device. It returns true if the user had already used
+// the device since the given time. device is the result of account.DeviceHash.
 func SeeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (bool, error) {
 	// The select does not see the row that the insert stores.
 	const see = `

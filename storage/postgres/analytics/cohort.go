@@ -64,8 +64,8 @@ var selectCohorts = `
 		offset 0) as s
 	group by s.cohort, s.month, s.currency`
 
-// selectWindows selects conversions of customers in windows of time, for the target at a
-// position: those of a participant by the participant, others by their time.
+// selectWindows selects the conversions of customers in windows of time, with the position of their target.
+// It finds the conversions of a participant by participant and time, all other conversions by time.
 var selectWindows = `
 	select t.target, ` + countedColumns + `
 	from unnest(` + postgres.ArrayParams[analytics.Target]() + `) with ordinality as t (` + postgres.Names[analytics.Target]() + `, target)
@@ -84,7 +84,7 @@ var selectWindows = `
 	) as c
 	where c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'`
 
-// Cohorts adds the cohorts of targets to a report. One without programme is the
+// Cohorts adds the cohorts of targets to a report. A target without a programme is a whole
 // workspace.
 func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport) error {
 	first, last := report.Months()
@@ -106,7 +106,7 @@ func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []ana
 	return r.moveCustomers(ctx, mode, targets, report, args)
 }
 
-// moveCustomers moves the customers with conversions in the windows of a report.
+// moveCustomers moves the customers with conversions in the windows of a report to the report's months.
 func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport, args pgx.NamedArgs) error {
 	var froms, tos []time.Time
 	for _, w := range report.Windows() {

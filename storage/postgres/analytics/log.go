@@ -1,12 +1,12 @@
 // Package analytics has the SQL for the sums of the analytics: the log of clicks and
-// conversions that are not yet part of the sums, the conversions as they are part of the sums,
-// the values that are counted separately, and the sums themselves.
+// conversions that are not yet added to the sums, the conversions with the values that were
+// added, the values that are counted separately, and the sums themselves.
 //
 // Package postgres writes the log, in the transactions that store clicks and change
 // conversions. The packages affiliate/analytics and server/analytics decide what is added to
 // the sums. A transaction that changes sums of a workspace and mode must hold their lock
-// (TryLock). Every statement finds its rows with an index, except those that read the log of
-// all workspaces.
+// (TryLock). Every statement finds its rows with an index, unless it reads the log of all
+// workspaces.
 package analytics
 
 import (
@@ -74,9 +74,9 @@ func Oldest(ctx context.Context, db *postgres.DB) (*time.Time, error) {
 }
 
 const (
-	// maxEntries, maxClickBytes and maxConversions limit the entries of a transaction.
-	// Clicks with different values change many sums. Entries have at most 5,000 clicks or
-	// 2,000 conversions.
+	// maxEntries, maxClickBytes and maxConversions limit the entries that a transaction takes
+	// from the log. Clicks with different values change many sums. Entries have at most 5,000
+	// clicks or 2,000 conversions.
 	maxEntries     = 500
 	maxClickBytes  = 1 << 20
 	maxConversions = 2000

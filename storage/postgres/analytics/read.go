@@ -10,9 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// fromTargets joins targets to their sums of a dimension in a range of days, with one
-// search in the primary key for each. A target with a link reads all links of the
-// participant.
+// fromTargets joins targets to their sums of a dimension in a range of days, with one search in
+// the primary key for each. For a target with a link, the search reads the sums of all links of
+// the participant.
 var fromTargets = `
 	from ` + postgres.Unnest[analytics.Target]("t") + `
 	cross join lateral (
@@ -35,7 +35,7 @@ var (
 	sumOfCounts = eachCount("coalesce(sum(s.%s), 0)::bigint")
 
 	selectDays = `select s.day, s.currency, s.quarters ` + fromTargets
-	// Those with the suffix Edges return sums of days that lie partly in the period.
+	// The statements with the suffix Edges return the sums of days that lie only partly in the period.
 	selectTotalsOfDays  = `select s.program_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.program_id, s.currency`
 	selectTotalsOfEdges = `select s.program_id, s.currency, s.quarters ` + fromTargets
 	selectValuesOfDays  = `select s.value, s.currency, ` + sumOfCounts + fromTargets + ` group by s.value, s.currency`
@@ -61,8 +61,8 @@ func InSnapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) 
 	return db.InSnapshot(ctx, func(_ context.Context, tx pgx.Tx) error { return fn(&Reader{tx}) })
 }
 
-// Days calls add with the quarters of each day of targets and each currency. It reads one row
-// for each target, day and currency, and for each link if a target has a participant.
+// Days calls add with the quarters of each day of targets and each currency. It reads one row for each
+// target, day and currency. For a target with a participant, it reads one such row for each link.
 func (r *Reader) Days(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period, add func(analytics.Day, string, analytics.Quarters),
 ) error {
@@ -79,8 +79,8 @@ func (r *Reader) Days(
 	return err
 }
 
-// Totals returns the figures of the targets' programmes. Unattributed ones have the zero
-// id.
+// Totals returns the figures of the targets' programmes. Unattributed conversions are counted
+// under the zero id.
 func (r *Reader) Totals(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
 ) (map[affiliate.ProgramID]*analytics.Figures, error) {
@@ -157,8 +157,8 @@ func (g *groups[K]) add(key K, currency string, counts analytics.Counts) {
 	g.figures[key].Add(currency, counts)
 }
 
-// read adds the figures of a period: of its whole days with the statement ofDays, and of the
-// days that it contains only in part with ofEdges. Both return the columns of the key first.
+// read adds the figures of a period. The statement ofDays reads its whole days. The statement ofEdges
+// reads the days that are only partly in it. Both statements return the columns of the key first.
 func (g *groups[K]) read(
 	ctx context.Context, tx pgx.Tx, ofDays, ofEdges string, args func(first, last analytics.Day) pgx.NamedArgs, columns []any, key func() K,
 ) error {
@@ -247,7 +247,7 @@ func Participations(ctx context.Context, db *postgres.DB, partner affiliate.User
 	return postgres.List[analytics.Participation](ctx, db, selectParticipations, partner, mode)
 }
 
-// The labels of ids, each with one search in the primary key for each workspace.
+// These statements read the labels of ids, with one search in the primary key for each id and workspace.
 const (
 	fromIDs          = ` from unnest($3::uuid[]) as n (id) cross join unnest($1::uuid[]) as w (workspace_id) `
 	labelsOfPrograms = `select t.id::text, t.name as label` + fromIDs + `
@@ -258,8 +258,8 @@ const (
 		cross join lateral (select id, code from links where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
 )
 
-// Labels returns the names of programmes or partners, or the codes of links, by their ids.
-// workspaces are those to which the ids can belong.
+// Labels returns the names of programmes or partners, or the codes of links, by their ids. It
+// searches the ids only in the given workspaces.
 func (r *Reader) Labels(
 	ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string,
 ) (map[string]string, error) {

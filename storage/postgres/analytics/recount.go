@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// UseSnapshot gives the transaction one snapshot and long statements. It must be the
-// first statement. Conflicting changes repeat the transaction.
+// UseSnapshot makes the transaction read one snapshot and allows long statements. It must be the
+// first statement. If another transaction makes a conflicting change, the transaction is repeated.
 func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
 	if err := postgres.Exec(ctx, tx, `set transaction isolation level repeatable read`); err != nil {
 		return err
@@ -29,7 +29,7 @@ func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
 }
 
 var (
-	// logDays inserts entries of at most 1,000 conversions of few days, so of few sums.
+	// logDays inserts entries of at most 1,000 conversions. These are near in time, so they change few sums.
 	logDays = `
 		insert into analytics_log (workspace_id, mode, conversions)
 		select $1, $2, array_agg(id)
@@ -44,7 +44,7 @@ var (
 		group by piece`
 
 	deleteValuesOfDay = `delete from analytics_values where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3`
-	// The sums of a day: of the values, of the participants and links, and of the programmes.
+	// These statements delete the sums of a day: of the values, of the participants and links, and of the programmes.
 	deleteDayOfValues = `delete from analytics_days where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3 and dimension <> ''`
 	deleteDayOfOwners = `
 		delete from analytics_days
@@ -67,7 +67,7 @@ var (
 		from analytics_conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.occurred_at >= $3 and c.occurred_at < $4`
 
-	// A click's id has a time near its receipt, so a day's clicks are in few partitions.
+	// clicked_at, the time in a click's id, is near the time of receipt, so a day's clicks are in few partitions.
 	clicksOfDay = `
 		select ` + postgres.CountedClickColumns + ` from clicks
 		where workspace_id = $1 and mode = $2 and received_at >= $3::timestamptz and received_at < $4::timestamptz
@@ -91,8 +91,8 @@ func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, 
 // bounds returns the first instant of a span of days, and of the day after it.
 func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time(), (last + 1).Time() }
 
-// LogConversions inserts entries with all conversions of a span of days, stored or
-// counted.
+// LogConversions inserts log entries with all conversions of a span of days that are stored, or
+// that the sums contain.
 func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, first, last analytics.Day) error {
 	if err := allowLongStatements(ctx, tx); err != nil {
 		return err
@@ -113,7 +113,7 @@ func DeleteDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day 
 	return postgres.Send(ctx, tx, batch)
 }
 
-// CountedOfDay returns the conversions of a day as they are part of the sums.
+// CountedOfDay returns the conversions of a day with the values that were added to the sums.
 func CountedOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error) {
 	type row struct {
 		analytics.Conversion
@@ -135,8 +135,8 @@ func EachClicksOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	return eachPart(ctx, tx, postgres.CountedClick, fn, clicksOfDay, scope.Workspace, scope.Mode, first, end)
 }
 
-// EachCountedOfCustomers calls fn with the conversions of all customers as they are part of the
-// sums, in parts. They are sorted by customer and time.
+// EachCountedOfCustomers calls fn with the conversions of all customers, with the values that
+// were added to the sums, in parts. They are sorted by customer and time.
 func EachCountedOfCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error {
 	return eachPart(ctx, tx, pgx.RowToStructByName[analytics.Conversion], fn, countedOfCustomers, scope.Workspace, scope.Mode)
 }

@@ -19,7 +19,7 @@ var countColumns = [len(analytics.Counts{})]string{
 	"orders", "revenue_cents", "refunded_cents", "commission_cents",
 }
 
-// eachCount returns a list with one element for each of countColumns, whose name replaces %s.
+// eachCount returns a list with one element for each of countColumns. The name of the column replaces %s.
 func eachCount(element string) string {
 	elements := make([]string, len(countColumns))
 	for i, name := range countColumns {
@@ -28,7 +28,7 @@ func eachCount(element string) string {
 	return strings.Join(elements, ", ")
 }
 
-// sumRow is a stored sum without its counts.
+// sumRow is a stored sum without the columns of analytics.Counts.
 type sumRow struct {
 	analytics.Key
 	Quarters analytics.Quarters `sql:"bytea"`
@@ -81,7 +81,7 @@ func Sums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of analyt
 	return sums, nil
 }
 
-// selectClickSums selects sums of values with clicks, of all links of a participant.
+// selectClickSums selects the sums that have clicks, for all links of a participant.
 var selectClickSums = `
 	select ` + sumColumns + `
 	from analytics_days s
@@ -90,7 +90,7 @@ var selectClickSums = `
 		and num_nonnulls(s.clicks, s.bot_clicks) > 0
 	limit $5`
 
-// ClickSums returns at most limit sums of values of a participant that have clicks.
+// ClickSums returns a participant's sums of the given dimensions that have clicks, at most limit of them.
 func ClickSums(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID, dimensions []analytics.Dimension, limit int,
 ) (analytics.Sums, error) {
@@ -111,7 +111,7 @@ var deleteUnused = `
 			select from analytics_days s
 			where s.workspace_id = @workspace and s.mode = @mode and s.dimension = k.dimension and s.day = k.day and s.value = k.value and s.dimension <> '')`
 
-// StoreSums stores sums. It deletes sums of zeros, and values without sums.
+// StoreSums stores sums. It deletes the rows of empty sums, and then the values that have no sums any more.
 func StoreSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, sums analytics.Sums) error {
 	for chunk := range slices.Chunk(slices.Collect(maps.Keys(sums)), maxKeys) {
 		if err := writeSums(ctx, tx, scope, sums, chunk); err != nil {
@@ -207,7 +207,7 @@ func Values(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of []an
 	return kept, postgres.Send(ctx, tx, batch)
 }
 
-// StoreValues stores the weights of values that are counted separately, and deletes other values.
+// StoreValues stores the weights of values that are counted separately, and deletes the values of the parameter deleted.
 func StoreValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored analytics.Weights, deleted map[analytics.DayValues][]string) error {
 	batch := &pgx.Batch{}
 	if len(deleted) > 0 {

@@ -31,9 +31,9 @@ const (
 			))`
 )
 
-// DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the
-// numbers of their payments. Those that have begun after e.Until() and have conversions that are
-// not erased stay.
+// DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the numbers of their
+// payments. A customer that was created after e.Until() stays if it has a binding from after this time, or a
+// conversion that is not erased. Numbers of payments that began after e.Until() stay if a conversion is not erased.
 func DeleteCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	for _, statement := range []string{deletePayments, deleteCustomers} {
 		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID, e.Until()); err != nil {
@@ -43,9 +43,9 @@ func DeleteCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasur
 	return nil
 }
 
-// deleteResponses deletes the stored responses of one range of idempotency keys that are about
-// conversions in the list of an erasure, and returns the last key of the range. A response
-// names its conversion.
+// deleteResponses reads the stored responses of one range of idempotency keys. It deletes the
+// responses about conversions in the list of an erasure, and returns the last key of the range.
+// A response names its conversion.
 const deleteResponses = `
 	with part as (
 		select k.mode, k.method, k.key, k.response
@@ -66,9 +66,9 @@ const deleteResponses = `
 	)
 	select p.mode, p.method, p.key from part p order by p.mode desc, p.method desc, p.key desc limit 1`
 
-// DeleteResponses reads at most limit stored responses that follow the key after, and deletes
-// those that are about conversions in the list of an erasure. It returns the last key; nil if
-// no response follows.
+// DeleteResponses reads at most limit stored responses after the given key, and deletes the
+// responses about conversions in the list of an erasure. It returns the last key that it has
+// read; nil if it has read none.
 func DeleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.StoredResponseKey, limit int) (*privacy.StoredResponseKey, error) {
 	last, err := postgres.List[privacy.StoredResponseKey](ctx, tx, deleteResponses, pgx.NamedArgs{
 		"workspace": e.Workspace, "operation": e.ID, "mode": after.Mode, "method": after.Method, "key": after.Key, "most": limit,
@@ -91,14 +91,14 @@ const waitingEvents = `
 	order by e.connection_id, e.id
 	limit $4`
 
-// WaitingEvents returns at most limit events of payment processors of a workspace that follow
-// the key after and that arrived up to e.Until().
+// WaitingEvents returns at most limit events of payment processors of a workspace that come
+// after the given key and arrived no later than e.Until().
 func WaitingEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.WaitingEventKey, limit int) ([]privacy.WaitingEvent, error) {
 	return postgres.List[privacy.WaitingEvent](ctx, tx, waitingEvents, e.Workspace, after.Connection, after.ID, limit, e.Until())
 }
 
-// ErasedAliases returns those of the given texts that replace ids of conversions in the list
-// of an erasure.
+// ErasedAliases returns the given texts that are aliases of conversions in the list of an
+// erasure.
 func ErasedAliases(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error) {
 	const read = `
 		select a.id
@@ -108,7 +108,7 @@ func ErasedAliases(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure,
 	return postgres.Values[string](ctx, tx, read, e.Workspace, e.ID, mode, texts)
 }
 
-// Customers returns those of the given references that are in the list of an erasure.
+// Customers returns the given references that are in the list of an erasure.
 func Customers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, refs []string) ([]string, error) {
 	const read = `
 		select u.ref from buyer_erasure_customers u
@@ -117,7 +117,7 @@ func Customers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ref
 }
 
 // EmptyEvent deletes the content of an event and its charge. The event is not applied any more.
-// emptied is false if an attempt to apply the event is running, or has applied it.
+// emptied is false if an attempt to apply the event is running, or if an attempt has applied it.
 func EmptyEvent(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, event privacy.WaitingEvent, reason processor.Ignored, at time.Time,
 ) (emptied bool, err error) {

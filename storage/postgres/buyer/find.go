@@ -13,12 +13,12 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// The statements below add conversions of a buyer to the list of an erasure. They read the
-// conversions with a property by an index, and add at most @most conversions that follow the
-// id @after, in the order of the ids. They do not add conversions that are already erased, and
-// those that happened and were stored after @until. Each part reads all conversions with the
-// property: a buyer has few, and only an address that a shop reports for all its guests has more
-// than a part.
+// The statements below add conversions of a buyer to the list of an erasure. They find the
+// conversions with a property by an index, and read at most @most conversions after the id
+// @after, in the order of the ids. They do not add a conversion that is already erased, or that
+// happened and was stored after @until. The index returns all conversions with the property for
+// each part. A buyer has few conversions. Only an address that a shop reports for all its
+// guests has more conversions than one part.
 const (
 	addSalesOfTransaction = addSales + `
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.external_transaction_id = @value` + inParts
@@ -61,9 +61,9 @@ const (
 // findBatch is the maximum number of conversions that one statement adds to a list.
 const findBatch = 5_000
 
-// AddSalesOf adds conversions with a property to the list of an erasure. by is the property:
-// the external transaction id, which can also be an id of a payment processor, the customer of
-// the payment processor, the reference of the customer, or the hash of the e-mail address.
+// AddSalesOf adds conversions with a property to the list of an erasure. The property is the
+// external transaction id, which can also be an id of a payment processor, the customer of the
+// payment processor, the reference of the customer, or the hash of the e-mail address.
 // AddSalesOf and AddSales add no conversion that happened and was stored after e.Until().
 func AddSalesOf(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, by privacy.SaleProperty, value any) error {
 	for _, statement := range statementsBy(by) {
@@ -120,8 +120,8 @@ func AddCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, 
 	return postgres.Exec(ctx, tx, add, e.Workspace, e.ID, refs)
 }
 
-// FollowCustomers adds the conversions of at most limit customers in the list of an erasure,
-// and returns the number of these customers.
+// FollowCustomers adds the conversions of at most limit customers in the list of an erasure
+// that are not followed yet, marks these customers as followed, and returns their number.
 func FollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) (int, error) {
 	const next = `
 		select u.ref from buyer_erasure_customers u
@@ -145,8 +145,8 @@ func FollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasur
 }
 
 // UnfollowedSales returns at most limit conversions in the list of an erasure for which no
-// further conversions were searched. It also returns those that were deleted, for example with
-// all test data.
+// further conversions were searched. It also returns conversions that were deleted, for example
+// with all test data.
 func UnfollowedSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) ([]privacy.FoundSale, error) {
 	const read = `
 		select s.conversion_id as id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
@@ -175,13 +175,13 @@ func HasSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (fou
 	return found, unerased, err
 }
 
-// UnfollowCustomers makes FollowCustomers return all customers in the list of an erasure again.
+// UnfollowCustomers marks all customers in the list of an erasure as not followed.
 func UnfollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const update = `update buyer_erasure_customers set followed = false where workspace_id = $1 and operation_id = $2 and followed`
 	return postgres.Exec(ctx, tx, update, e.Workspace, e.ID)
 }
 
-// MarkFollowed stores that further conversions of these conversions were searched.
+// MarkFollowed stores that further conversions of the buyers of the given conversions were searched.
 func MarkFollowed(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
 	const mark = `
 		update buyer_erasure_sales set followed = true
@@ -205,8 +205,8 @@ const searchSales = `
 	order by c.id
 	limit $3`
 
-// SearchSales returns at most limit conversions of the workspace that follow the id after. It
-// is for erasures that compare digests with the identity.
+// SearchSales returns at most limit conversions of the workspace after the given id that are
+// not erased. The caller compares digests of their ids with the identity of an erasure.
 func SearchSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]privacy.SaleIDs, error) {
 	return postgres.List[privacy.SaleIDs](ctx, tx, searchSales, workspace, after, limit)
 }
@@ -218,7 +218,7 @@ func HasProcessorEvents(ctx context.Context, tx *postgres.Tx, workspace affiliat
 }
 
 // ParkedSales returns the external transaction ids of the parked refunds of a workspace, in
-// both modes. It is for the same erasures as SearchSales.
+// both modes. The caller compares their digests with the identity of an erasure.
 func ParkedSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) ([]string, error) {
 	const read = `
 		select distinct r.external_transaction_id from refunds r
@@ -226,9 +226,9 @@ func ParkedSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 	return postgres.Values[string](ctx, tx, read, workspace)
 }
 
-// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded:
-// parked refunds, and charges that a payment processor has reported. It empties the events that
-// wait for the sale of such a charge.
+// DeleteUnknownSale deletes the data of a transaction whose sale is not recorded: its parked
+// refunds, and the charges that a payment processor has reported, with their disputes. It
+// empties the events that wait for the sale of such a charge.
 func DeleteUnknownSale(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, external string, at time.Time) error {
 	const deleteRefunds = `
 		delete from refunds r

@@ -2,8 +2,8 @@
 // conversions of a buyer, and the statements that replace or delete data.
 //
 // The package reads, locks and stores rows. Its callers decide which values it stores. A
-// function with the parameter tx runs in the caller's transaction. The others run on their
-// own.
+// function with the parameter tx runs in the caller's transaction. The other functions run on
+// their own.
 package buyer
 
 import (
@@ -89,8 +89,8 @@ func ErasureOfKey(
 	return id, fingerprint, err == nil, err
 }
 
-// lockActiveErasure searches the erasures of a workspace that are being processed, which are few,
-// by each of the digests (affiliate.MaxHashKeys) in their identity.
+// lockActiveErasure searches the few erasures of a workspace that are being processed. It
+// compares each digest in the column identity, which has at most affiliate.MaxHashKeys digests.
 const lockActiveErasure = `
 	select ` + operationColumns + `
 	from buyer_erasures o
@@ -148,8 +148,8 @@ func TakeOver(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, fing
 	return postgres.Exec(ctx, tx, takeOver, e.Workspace, e.ID, fingerprints)
 }
 
-// Join stores that a request has joined a locked erasure: its time and identity, and the step that
-// follows.
+// Join stores that a request has joined a locked erasure: the time and the identity of the
+// request, and the next step.
 func Join(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5, identity = $6 where workspace_id = $1 and id = $2`
 	return postgres.Exec(ctx, tx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
@@ -212,7 +212,7 @@ func Advance(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, worke
 	return err
 }
 
-// ReleaseErasure ends the lease of a worker. failed adds a failure.
+// ReleaseErasure ends the lease of a worker. If failed is true, it adds 1 to the failures of the erasure.
 func ReleaseErasure(ctx context.Context, db *postgres.DB, e privacy.BuyerErasure, worker Worker, failed bool) error {
 	const release = `
 		update buyer_erasures set
@@ -221,9 +221,9 @@ func ReleaseErasure(ctx context.Context, db *postgres.DB, e privacy.BuyerErasure
 	return postgres.Exec(ctx, db, release, e.Workspace, e.ID, worker, failed)
 }
 
-// FinishErasure stores the final status of an erasure, and deletes the hash of the identity and,
-// unless the erasure has failed, the lists of the conversions and customers. Errors: NOT_FOUND
-// if the worker no longer has the lease.
+// FinishErasure stores the final status of an erasure, and deletes the digests of the identity
+// and, unless the erasure has failed, the lists of the conversions and customers. Errors:
+// NOT_FOUND if the worker no longer has the lease.
 func FinishErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, worker Worker, status privacy.BuyerErasureStatus, at time.Time) error {
 	const finish = `
 		update buyer_erasures set status = $4, finished_at = $5, identity = null, position = '', lease_owner = null, lease_until = null, recovering = false

@@ -14,9 +14,9 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// nextSales returns conversions in the list of an erasure that are not erased. Further
-// conversions can be found only before a conversion is erased, so it returns only those for
-// which they were searched.
+// nextSales returns conversions in the list of an erasure that are not erased. A conversion
+// leads to further conversions of the buyer only until it is erased, so nextSales returns only
+// conversions for which these were searched.
 const nextSales = `
 	select s.conversion_id from buyer_erasure_sales s
 	where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and s.followed and not s.erased
@@ -60,9 +60,9 @@ const (
 		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.subject_id = any($2)`
 )
 
-// LockSales locks at most limit conversions in the list of an erasure that are followed and
-// not erased, and returns them with everything that must be changed. ids are the ids of all of
-// them. sales has only those that no other erasure has erased.
+// LockSales locks at most limit conversions in the list of an erasure that are followed and not
+// erased, and returns them with everything that must be changed. The result ids has the ids of all
+// these conversions. The result sales has only the conversions that no other erasure has erased.
 func LockSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []privacy.BuyerSale, err error) {
 	rows, _ := tx.Query(ctx, nextSales, e.Workspace, e.ID, limit)
 	if ids, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID]); err != nil || len(ids) == 0 {
@@ -98,8 +98,8 @@ func LockSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, lim
 	return ids, sales, completeSales(ctx, tx, e.Workspace, remaining, sales)
 }
 
-// idsOfSale returns the ids of a processor that a conversion itself contains and that stand
-// for the sale.
+// idsOfSale returns the ids by which a processor knows the sale and that the conversion itself
+// contains.
 func idsOfSale(external string, ids *conversion.ProcessorIDs) []string {
 	var all []string
 	if conversion.IsProcessorID(external) {
@@ -160,7 +160,7 @@ func completeSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.Wor
 	return nil
 }
 
-// queueRows queues a query and calls each for its rows.
+// queueRows queues a query. It calls the function each with every row of the result.
 func queueRows[T any](batch *pgx.Batch, each func(T), sql string, args ...any) {
 	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
@@ -171,7 +171,7 @@ func queueRows[T any](batch *pgx.Batch, each func(T), sql string, args ...any) {
 	})
 }
 
-// TakenPseudonyms returns those of the given texts that are external ids of conversions.
+// TakenPseudonyms returns the given texts that are already external ids of conversions.
 func TakenPseudonyms(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, candidates []string) ([]string, error) {
 	const read = `
 		select c.external_transaction_id from conversions c
@@ -185,7 +185,7 @@ const redactedSignals = `(
 	from jsonb_array_elements(fraud.list) with ordinality as t (signal, n)
 )`
 
-// The statements below erase one conversion and what belongs to it.
+// The statements below erase one conversion and the rows that belong to it.
 const (
 	eraseSale = `
 		update conversions c set
@@ -234,7 +234,7 @@ const (
 		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
 )
 
-// EraseSales stores erased conversions. The transaction must have called LockSales.
+// EraseSales stores erased conversions and erases their clicks. The transaction must have called LockSales.
 func EraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []affiliate.ConversionID, sales []privacy.ErasedSale, at time.Time) error {
 	batch, clickIDs := &pgx.Batch{}, map[affiliate.Scope][]affiliate.ClickID{}
 	for _, sale := range sales {

@@ -1,7 +1,7 @@
 package check
 
-// These checks skip conversions and days with entries in the log, which the sums do not
-// contain.
+// The checks of clicks and of conversions skip days and conversions with entries in the log,
+// which are not yet added to the sums.
 
 // sampledDays are yesterday, and a day of the last 60 days that changes every night.
 const sampledDays = `
@@ -41,7 +41,7 @@ const checkAnalyticsClicks = `
 		select from analytics_log l
 		where l.workspace_id = t.workspace_id and l.mode = t.mode and l.oldest_click < (t.day + 1)::timestamp at time zone 'UTC')`
 
-// checkAnalyticsConversions compares every conversion with its counted form.
+// checkAnalyticsConversions compares every conversion with the values that were added to the sums.
 const checkAnalyticsConversions = `
 	select case when a.conversion_id is null then format(
 			'workspace %s, %s: the analytics do not contain the conversion %s', t.workspace_id, t.mode, c.id)
@@ -112,8 +112,8 @@ const checkAnalyticsSums = `
 	from expected e
 	full join summed s using (workspace_id, mode, program_id, day, currency, name)`
 
-// checkAnalyticsValues compares sums of values with the counted conversions that have
-// them, on the sampled days. The names are in the order of dimension_values.
+// checkAnalyticsValues compares the sums of values with the counted conversions that have these
+// values, on the sampled days. The names of the dimensions are in the order of dimension_values.
 const checkAnalyticsValues = `
 	with days as (` + sampledDays + `),
 	counted as (
@@ -198,8 +198,8 @@ const checkAnalyticsCohorts = `
 	from counted c
 	full join summed s using (workspace_id, mode, cohort, month)`
 
-// checkAnalyticsNegative finds numbers below 0, without the values, which can be
-// personal.
+// checkAnalyticsNegative finds numbers below 0. The lines do not contain values, which can be
+// personal data.
 const checkAnalyticsNegative = `
 	select case when least(s.clicks, s.unique_clicks, s.bot_clicks, s.conversions) < 0 then format(
 			'workspace %s, %s: programme %s, participant %s, %s: a sum of the dimension %L has %s clicks (%s unique), %s of bots and %s conversions, expected no number below 0',

@@ -1,5 +1,5 @@
 // Package check has the statements that compare totals, counts and the ledger with the rows
-// from which they are computed, and that store what they found.
+// from which they are computed, and the statements that store the results.
 package check
 
 import (
@@ -18,7 +18,7 @@ import (
 const (
 	// maxShownViolations is the maximum number of violations that a check lists.
 	maxShownViolations = 20
-	// maxSkew is the largest accepted difference between the two clocks.
+	// maxSkew is the largest accepted difference between the clocks of the process and of the database.
 	maxSkew = time.Second
 	// clockCheck is the name of the check of the clocks.
 	clockCheck = "clock"
@@ -117,7 +117,7 @@ func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error
 	return result, err
 }
 
-// checkClock compares the database's clock with this process's, before and after reading.
+// checkClock reads the database's clock, and compares it with this process's clock before and after the read.
 func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate.CheckResult, error) {
 	const query = `select clock_timestamp()`
 	result := affiliate.CheckResult{Name: clockCheck, Compares: "the clocks of this process and of the database", Compared: 1}
@@ -128,7 +128,7 @@ func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate
 	if err != nil {
 		return result, fmt.Errorf("check clock: %w", err)
 	}
-	// A database time between before and after shows no skew.
+	// A database time between the two times of this process shows no skew.
 	skew := max(before.Sub(dbTime), dbTime.Sub(after))
 	if skew > maxSkew {
 		result.Violated = 1
@@ -138,7 +138,7 @@ func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate
 	return result, nil
 }
 
-// StoreResults replaces the stored results of checks that ran at the time at.
+// StoreResults replaces stored results by those of checks that ran at the given time, unless they are newer.
 func StoreResults(ctx context.Context, db *postgres.DB, results []affiliate.CheckResult, at time.Time) error {
 	const store = `
 		insert into check_results as r (name, compared, violated, checked_at)

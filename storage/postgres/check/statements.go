@@ -39,7 +39,7 @@ const checkBalances = `
 		group by 1, 2, 3
 	) e using (workspace_id, participant_id, currency)`
 
-// A payout that is processing or paid reduces the balance by its amount, others do not.
+// A payout that is processing or paid reduces the balance by its amount. Other payouts do not.
 const checkPayoutLedger = `
 	select case when p.cents is null or coalesce(e.cents, 0) <> p.cents then format(
 			'workspace %s, %s: payout %s: the ledger has %s %s for participant %s, %s',
@@ -173,11 +173,11 @@ const checkConversionDecision = `
 		select distinct workspace_id, supersedes from attribution_decisions where supersedes is not null
 	) n on n.workspace_id = v.workspace_id and n.supersedes = v.decision_id`
 
-// The refunded amount of a conversion is the sum of the refunds that were reported to the
-// API, and of what the payment processor refunded or lost in disputes of each charge
-// (conversion.Reversals). A charge in another currency than the sale can reverse any part
-// of the sale. A charge in another currency than its conversion is not compared. A charge
-// whose newest state is being applied is not compared for ten minutes.
+// The refunded amount of a conversion is the sum of the refunds that were reported to the API,
+// and of the amounts of its charges that the payment processor has refunded or that were lost
+// in disputes (conversion.Reversals). It is not compared with this sum if a charge has another
+// currency, because such a charge can reverse any part of the sale. It is also not compared
+// while the newest state of a charge is being applied, for at most ten minutes.
 const checkRefunds = `
 	select case
 		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)

@@ -1,5 +1,5 @@
-// Package click has the SQL of clicks: it stores batches of clicks, finds the targets of clicks,
-// erases visitors and replaces old clicks by sums. Clicks are never updated otherwise.
+// Package click has the SQL of clicks: it stores batches of clicks, finds the targets of clicks, erases
+// personal data in clicks, and replaces old clicks by sums. Only erasures and Purge update clicks.
 package click
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// DataError reports that Postgres rejected the values of a record, as it will again.
+// DataError reports that Postgres rejected the values of a record. It would reject the same values again.
 type DataError struct{ err *pgconn.PgError }
 
 // Error returns the message and the SQLSTATE. It contains none of the values.
@@ -96,7 +96,7 @@ func storeClicks(ctx context.Context, db *postgres.DB, clicks []click.Click) err
 	return nil
 }
 
-// testDataResetError rolls a transaction back that has stored clicks of deleted test data. It
+// testDataResetError rolls back a transaction that has stored clicks of deleted test data. It
 // contains the time of the last deletion for each workspace with such clicks.
 type testDataResetError struct {
 	at map[affiliate.WorkspaceID]time.Time
@@ -105,7 +105,7 @@ type testDataResetError struct {
 // Error implements error.
 func (*testDataResetError) Error() string { return "some clicks belong to deleted test data" }
 
-// includes reports whether a click was received before a deletion of test data.
+// includes reports whether a click was received before the last deletion of its workspace's test data.
 func (r *testDataResetError) includes(c click.Click) bool {
 	at, ok := r.at[c.Workspace]
 	return ok && c.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
@@ -158,9 +158,9 @@ func queueResets(batch *pgx.Batch, clicks []click.Click, found *testDataResetErr
 	})
 }
 
-// countAndEnqueue adds the clicks in stored, which were not in the table before, to the
-// counts. It enqueues a job for each click in clicks that a conversion waits for. This
-// needs a second round trip. It returns a *testDataResetError if clicks must be dropped.
+// countAndEnqueue adds to the counts the clicks of the parameter stored, which were not in the
+// table before. For each click of the parameter clicks that a conversion waits for, it enqueues a
+// job, which needs a second round trip. It returns a *testDataResetError if clicks must be dropped.
 func countAndEnqueue(ctx context.Context, tx *postgres.Tx, clicks, stored []click.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}

@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// clickColumns are the clickFields columns of a click, in the order of appendClick.
+// clickColumns are the columns of a click, in the order of appendClick. clickFields is their number.
 const (
 	clickColumns = `workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 		received_at, expires_at, created_at, occurred_at, landing_url, referrer_domain,
@@ -23,8 +23,8 @@ const (
 	clickFields = 36
 )
 
-// copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row,
-// because it encodes the fields without interface values and looked up encoders.
+// copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row, because it
+// encodes the fields without interface values and without a look-up of encoders.
 func copyClicks(ctx context.Context, tx *postgres.Tx, table string, clicks []click.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
@@ -56,7 +56,7 @@ func (r *clickRows) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// next encodes the next click, or the end marker, or returns false after it.
+// next encodes the next click, or the end marker after the last click. After the end marker it returns false.
 func (r *clickRows) next() bool {
 	switch {
 	case r.ended:

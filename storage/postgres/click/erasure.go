@@ -28,8 +28,8 @@ const selectErased = `
 		limit 1
 	) e`
 
-// Pseudonym is the pseudonym of the participant of clicks c (privacy.Pseudonym). Clicks
-// of a participant that was deleted with test data have a pseudonym of their own.
+// Pseudonym is an expression for the pseudonym of the participant of a click c (privacy.Pseudonym).
+// Clicks of a participant that was deleted with test data have a pseudonym of their own.
 const Pseudonym = `'erased-' || right(coalesce((
 	select t.partner_id from participants t where t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
 ), c.participant_id)::text, 8)`
@@ -38,7 +38,7 @@ const Pseudonym = `'erased-' || right(coalesce((
 // participant from clicks c. The referral code becomes the pseudonym.
 const EraseColumns = `referral_code = ` + Pseudonym + `, ` + EraseVisitColumns
 
-// EraseVisitColumns are the assignments for the visitor alone, not the referral code.
+// EraseVisitColumns are the assignments that remove only the personal data of the visitor.
 const EraseVisitColumns = `
 	landing_url = null, referrer_domain = null,
 	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
@@ -51,8 +51,8 @@ const eraseClickOfBuyer = `
 		os = null, paid_platform = null
 	where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
 
-// eraseStoredClicks removes personal data of clicks; all of it if the workspace was
-// erased.
+// eraseStoredClicks removes personal data of clicks. If the workspace was erased, it also
+// removes the columns from country to paid_platform.
 const eraseStoredClicks = `
 	update clicks c set ` + EraseColumns + `,
 		country = case when w.erased_at is null then c.country end, region = case when w.erased_at is null then c.region end,
@@ -65,8 +65,8 @@ const eraseStoredClicks = `
 // participantKey identifies a participant.
 type participantKey struct{ workspace, participant uuid.UUID }
 
-// queueErased queues a search for erased participants, after the clicks were inserted: an
-// erasure that commits later finds these clicks in its second pass.
+// queueErased queues a search for erased participants. It must run after the insert of the
+// clicks, so that an erasure that commits later finds these clicks in its second pass.
 func queueErased(batch *pgx.Batch, clicks []click.Click, erased map[participantKey]bool) {
 	seen := make(map[participantKey]struct{})
 	var workspaces, participants []pgtype.UUID
@@ -114,8 +114,8 @@ const logConversionsOfClicks = `
 	where workspace_id = $1 and mode = $2 and click_id = any($3)
 	group by workspace_id, mode`
 
-// EraseOfBuyers removes the data of the visitors of clicks whose sales have erased
-// buyers, and removes their values from the sums of the analytics. An id can occur several
+// EraseOfBuyers removes the data of the visitors from clicks whose buyers were erased, and
+// removes the values of these clicks from the sums of the analytics. An id can occur several
 // times, because a customer can buy several times after one click.
 func EraseOfBuyers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids ...affiliate.ClickID) error {
 	ids = slices.Clone(ids)
@@ -138,7 +138,7 @@ func EraseOfBuyers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	return postgres.Send(ctx, tx, batch)
 }
 
-// lockCounted locks a click and returns what the analytics have counted.
+// lockCounted locks a click and returns the columns that the analytics have counted.
 const lockCounted = `
 	select ` + postgres.CountedClickColumns + ` from clicks
 	where workspace_id = $1 and mode = $2 and id = $3 and clicked_at = $4 for no key update`

@@ -22,10 +22,10 @@ import (
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
-// updateCommissions updates commissions. The only other statements that change
-// commissions are in payout/hold.go; they set and clear payout_id. The transaction must
-// have locked the rows. The condition on status and version fails if a row differs from
-// the state on which the change was based.
+// updateCommissions updates commissions. Other statements only set and clear payout_id
+// (payout/hold.go), or remove personal data (erasures). The transaction must have locked the
+// rows. The condition on the version fails if a row differs from the state on which the change
+// was based.
 var updateCommissions = postgres.RowsOf[changedCommission](`
 	update commissions c set {changes}
 	from (values {typed rows}) as t ({columns})
@@ -111,7 +111,7 @@ func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
-				// The numbers of past hours must not change.
+				// The delta has the time of the change, because the numbers of past hours must not change.
 				deltas = append(deltas, analytics.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,

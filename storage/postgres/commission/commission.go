@@ -92,9 +92,9 @@ var LockSQL = `
 	order by c.id
 	for update of c`
 
-// TryLock locks a pending commission without waiting. There is no payout to
-// lock, because a pending commission is never in a payout. Errors: NOT_FOUND if there is
-// no such commission, or if another transaction has locked it.
+// TryLock locks a commission without waiting. It is for pending commissions: they are never in
+// a payout, so there is no payout to lock. Errors: NOT_FOUND if there is no such commission, or
+// if another transaction has locked it.
 func TryLock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (commission.Locked, error) {
@@ -103,8 +103,8 @@ func TryLock(
 	return FirstLocked(found, err, program)
 }
 
-// FirstLocked returns the only commission of found in a programme. Errors: NOT_FOUND, and
-// err.
+// FirstLocked returns the first of the found commissions. Errors: the given error, and
+// NOT_FOUND if there is no commission or it belongs to another programme.
 func FirstLocked(found []commission.Locked, err error, program affiliate.ProgramID) (commission.Locked, error) {
 	if err == nil && (len(found) == 0 || found[0].Program != program) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
@@ -139,10 +139,10 @@ const selectDue = `
 	order by c.auto_approve_at, c.id
 	limit $4`
 
-// Due returns at most limit commissions of all workspaces that are due for
-// automatic approval at the given time. They are ordered by AutoApproveAt and start after
-// the commission in after, or with the first commission if after is zero. Due
-// locks nothing, so the caller must lock each commission and check it again.
+// Due returns at most limit commissions of all workspaces that are due for automatic approval
+// at the given time. They are ordered by AutoApproveAt and start after the given commission, or
+// with the first one if the given commission is zero. Due locks nothing, so the caller must
+// lock each commission and check it again.
 func Due(ctx context.Context, db *postgres.DB, now time.Time, after commission.DueCommission, limit int) ([]commission.DueCommission, error) {
 	return postgres.List[commission.DueCommission](ctx, db, selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
 }

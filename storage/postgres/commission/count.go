@@ -23,9 +23,9 @@ import (
 //	   ▼                                                                 ▼
 //	···├─rows─┼─day─┼─day─┼───month───┼───month───┼─day─┼─day─┼──rows──┤···
 //
-// The parts called "rows" are at most two incomplete days, whose commissions are counted
-// row by row. The cost of the others does not depend on the number of commissions. A
-// search is always counted row by row, up to affiliate.MaxSearchTotal.
+// The parts called "rows" are at most two incomplete days, whose commissions are counted row by
+// row. The cost of the other parts does not depend on the number of commissions. A search is
+// always counted row by row, up to affiliate.MaxSearchTotal.
 
 // grain is the length of the period that a counter in commission_counts covers. byRow
 // means that no counter is used and the rows of the table commissions are counted.
@@ -94,8 +94,8 @@ func spansOf(p affiliate.Period) []span {
 	}
 	months := byMonth.inner(days)
 	if inverted(months) {
-		// No month starts within the full days, which are all in the span before the
-		// months. The other spans are empty.
+		// No month starts within the full days. All of them are in the span of days before the
+		// months. The span of months and the span of days after it are empty.
 		months = affiliate.Period{From: days.Before, Before: days.Before}
 	}
 	var spans []span
@@ -124,9 +124,9 @@ func nonEmpty(spans ...span) []span {
 	})
 }
 
-// spansSQL returns a statement that counts the commissions of the spans, and its
-// arguments. The conditions in where apply to commissions c and commission_counts c.
-// selectList returns the SELECT list for a span.
+// spansSQL returns a statement that counts the commissions of the spans, and its arguments. The
+// given conditions apply to commissions c and commission_counts c. selectList returns the
+// SELECT list for a span.
 func spansSQL(where postgres.Conditions, spans []span, selectList func(i int, g grain) string, groupBy string) (string, []any) {
 	var parts []string
 	for i, s := range spans {
@@ -193,8 +193,8 @@ func totalOf(all []spanCount) (n int64) {
 	return n
 }
 
-// locate returns the part of an ordered list that contains the row at offset, which must
-// exist, and the row's offset in it.
+// locate returns the count whose span contains the row at the given offset, and the row's
+// offset in this span. The counts are in the order of the list. The row must exist.
 func locate(all []spanCount, offset int64) (part spanCount, partOffset int64) {
 	for _, part = range all {
 		if offset < part.N {

@@ -35,10 +35,10 @@ func commissionExportSQL(where postgres.Conditions, order commission.Order) stri
 		where ` + where.SQL() + ` order by ` + commissionSortOf(order)
 }
 
-// Export returns every row of a list, in the list's order. It uses a
-// connection and an export slot as Export does. All elements of the sequence point to the
-// same row value, which the next element overwrites. Errors: NOT_FOUND if the filter's
-// participant does not exist, SERVICE_UNAVAILABLE if too many exports are running.
+// Export returns every row of a list, in the list's order. It uses a connection and an export
+// slot as postgres.Export does. All elements of the sequence point to the same row value, which
+// the next element overwrites. Errors: NOT_FOUND if the filter's participant does not exist,
+// SERVICE_UNAVAILABLE if too many exports are running.
 func Export(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter commission.Filter, order commission.Order,
 ) iter.Seq2[*commission.Row, error] {
@@ -82,7 +82,7 @@ type commissionReader struct {
 	times [5]time.Time
 	// payout is the value that row.Payout points to.
 	payout affiliate.PayoutID
-	// values are the rest of the row. err is set if a value cannot be read.
+	// values are the values of the row that are not read yet. err is set if a value cannot be read.
 	values [][]byte
 	err    error
 }
@@ -123,7 +123,7 @@ func (r *commissionReader) next() []byte {
 	return value
 }
 
-// hasSize reports whether a value has the size, 0 for null. Otherwise it sets r.err.
+// hasSize reports whether a value has the given size. If not, it sets r.err. The size of null is 0.
 func (r *commissionReader) hasSize(value []byte, size int) bool {
 	if len(value) == size {
 		return true

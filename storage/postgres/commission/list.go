@@ -170,11 +170,11 @@ func readCommissions(
 	return postgres.List[commission.Item](ctx, tx, commissionPageSQL(where, order), append(args, size, offset)...)
 }
 
-// commissionPageSQL returns the statement for a page. The arguments of the statement are
-// the arguments of where, the size of the page and the offset of the page. The statement
-// reads the names of programmes, partners and reviewers only for the rows of the page. Only
-// the order by partner needs the partner's name of every row. The names and addresses of
-// partners are the participants' copies, which an erasure replaces by the pseudonym.
+// commissionPageSQL returns the statement for a page. Its arguments are those of the given
+// conditions, then the size and the offset of the page. The statement reads the names of
+// programmes, partners and reviewers only for the rows of the page. Only the order by partner
+// needs the partner's name of every row. The names and addresses of partners are the
+// participants' copies, which an erasure replaces by the pseudonym.
 func commissionPageSQL(where postgres.Conditions, order commission.Order) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == commission.SortPartnerName {
@@ -200,7 +200,7 @@ func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres
 		where.Add("c.program_id = ?", *filter.Program)
 	}
 	if filter.Participant != nil {
-		// commission_counts has no participant, but spansFor does not use it then.
+		// commission_counts has no participant. spansFor does not use it for a filter with a participant.
 		where.Add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
@@ -278,13 +278,13 @@ func searchPartners(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 	return postgres.Values[affiliate.ParticipantID](ctx, db, find, postgres.PlanForArgs, scope.Workspace, scope.Mode, pattern)
 }
 
-// SelectPendingOf reads a participant's next pending commissions, oldest first. If
-// @flagged is true, it reads those with the review reason @review_reason, otherwise those
-// without it. It uses an index of pending commissions by partner, because most
-// commissions of a participant are not pending. An earlier chunk of the same suspension or
-// reinstatement may already have changed a commission, and a person may have changed it
-// back since then. The statement skips a commission whose history has a record of the
-// move, see @code.
+// SelectPendingOf reads a participant's next pending commissions, oldest first. If @flagged is
+// true, it reads the commissions with the review reason @review_reason, otherwise the
+// commissions without this reason. It uses an index of pending commissions by partner, because
+// most commissions of a participant are not pending. An earlier chunk of the same suspension or
+// reinstatement may already have changed a commission, and a person may have changed it back
+// since then. The statement skips a commission whose history has an entry of the move (with the
+// code @code, since @since).
 const SelectPendingOf = `
 	select c.created_at, c.id
 	from commissions c
