@@ -95,9 +95,9 @@ const (
 		returning clicks, oldest_click, conversions, erased`
 )
 
-// TakeEntries deletes the oldest entries of the log, as many as one transaction should add to the
-// sums, and returns them. Entries that another transaction has inserted and not committed stay for
-// the next call. more is true if entries may be left.
+// TakeEntries deletes the oldest entries of the log, as many as one transaction should add to
+// the sums, and returns them. Entries that another transaction has inserted and not committed
+// stay for the next call. The result more is true if entries may be left.
 func TakeEntries(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (entries []analytics.LogEntry, more bool, err error) {
 	var ids []int64
 	var seen int
@@ -125,7 +125,7 @@ const erasedOwners = `
 	join workspaces w on w.id = t.workspace_id
 	where t.workspace_id = $1 and t.mode = $2 and t.id = any($3) and (t.erased_at is not null or w.erased_at is not null)`
 
-// Erased finds erased participants. workspace says whether the whole workspace was erased.
+// Erased finds erased participants. The result workspace is true if the whole workspace was erased.
 func Erased(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID,
 ) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {

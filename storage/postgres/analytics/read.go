@@ -61,8 +61,8 @@ func InSnapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) 
 	return db.InSnapshot(ctx, func(_ context.Context, tx pgx.Tx) error { return fn(&Reader{tx}) })
 }
 
-// Days calls add with the quarters of each day of targets and each currency. It reads one row for each
-// target, day and currency. For a target with a participant, it reads one such row for each link.
+// Days calls the function add with the quarters of each day of targets and each currency. It reads one row
+// for each target, day and currency. For a target with a participant, it reads one such row for each link.
 func (r *Reader) Days(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period, add func(analytics.Day, string, analytics.Quarters),
 ) error {

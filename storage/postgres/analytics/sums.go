@@ -207,7 +207,7 @@ func Values(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of []an
 	return kept, postgres.Send(ctx, tx, batch)
 }
 
-// StoreValues stores the weights of values that are counted separately, and deletes the values of the parameter deleted.
+// StoreValues stores the weights of values that are counted separately, and deletes the values in the map deleted.
 func StoreValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored analytics.Weights, deleted map[analytics.DayValues][]string) error {
 	batch := &pgx.Batch{}
 	if len(deleted) > 0 {

@@ -62,9 +62,9 @@ const (
 const findBatch = 5_000
 
 // AddSalesOf adds conversions with a property to the list of an erasure. The property is the
-// external transaction id, which can also be an id of a payment processor, the customer of the
-// payment processor, the reference of the customer, or the hash of the e-mail address.
-// AddSalesOf and AddSales add no conversion that happened and was stored after e.Until().
+// external transaction id (also an id of a payment processor), the customer of the payment
+// processor, the reference of the customer, or the hash of the e-mail address. AddSalesOf and
+// AddSales add no conversion that happened and was stored after e.Until().
 func AddSalesOf(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, by privacy.SaleProperty, value any) error {
 	for _, statement := range statementsBy(by) {
 		var after affiliate.ConversionID

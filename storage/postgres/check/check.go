@@ -60,11 +60,11 @@ var checks = []check{
 	{"analytics_programs", "the sums of programmes in the analytics and those of their participants on two days", checkAnalyticsPrograms},
 }
 
-// Run runs all checks on all workspaces in one snapshot. It only reads data
-// and takes no row locks, so no writer waits for it. While the snapshot is open,
-// Postgres cannot remove dead rows. The statement timeout of the pool does not apply;
-// the deadline of ctx is the only time limit. The last result compares the database's
-// clock with now, which is the clock of this process.
+// Run runs all checks on all workspaces in one snapshot. It only reads data and takes no row
+// locks, so no writer waits for it. While the snapshot is open, Postgres cannot remove dead
+// rows. The statement timeout of the pool does not apply; the deadline of ctx is the only time
+// limit. The last result compares the database's clock with the clock of this process, which
+// the parameter now reads.
 func Run(ctx context.Context, db *postgres.DB, now func() time.Time) (results []affiliate.CheckResult, err error) {
 	err = db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := setCheckLimits(ctx, tx); err != nil {
@@ -138,7 +138,7 @@ func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate
 	return result, nil
 }
 
-// StoreResults replaces stored results by those of checks that ran at the given time, unless they are newer.
+// StoreResults replaces stored results by the results of the given time. A newer stored result stays.
 func StoreResults(ctx context.Context, db *postgres.DB, results []affiliate.CheckResult, at time.Time) error {
 	const store = `
 		insert into check_results as r (name, compared, violated, checked_at)

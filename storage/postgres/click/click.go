@@ -125,8 +125,8 @@ const selectResets = `
 //   - If the deletion has committed its time before the statement begins, the statement sees
 //     the time.
 //   - Otherwise this transaction has locked the table of clicks before the deletion commits
-//     its time. After that commit, the deletion waits until all transactions have ended that
-//     have locked the table, and only then deletes clicks. It sees the clicks of this
+//     its time. After that commit, the deletion waits for the end of all transactions that
+//     have locked the table. Then it deletes clicks, and it sees the clicks of this
 //     transaction.
 func queueResets(batch *pgx.Batch, clicks []click.Click, found *testDataResetError) {
 	oldest := map[affiliate.WorkspaceID]time.Time{}

@@ -65,8 +65,8 @@ const eraseStoredClicks = `
 // participantKey identifies a participant.
 type participantKey struct{ workspace, participant uuid.UUID }
 
-// queueErased queues a search for erased participants. It must run after the insert of the
-// clicks, so that an erasure that commits later finds these clicks in its second pass.
+// queueErased queues a search for erased participants. The search must run after the insert of
+// the clicks, so that an erasure that commits later finds these clicks in its second pass.
 func queueErased(batch *pgx.Batch, clicks []click.Click, erased map[participantKey]bool) {
 	seen := make(map[participantKey]struct{})
 	var workspaces, participants []pgtype.UUID

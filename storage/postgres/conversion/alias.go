@@ -21,8 +21,8 @@ import (
 // its external id has the form of a processor's id. The primary key makes sure that a sale
 // is recorded once, even if it is reported under two of its ids at the same time.
 
-// insertAliases inserts the aliases that no conversion has, and returns their
-// conversions.
+// insertAliases inserts the aliases that no conversion has, and returns the conversions of the
+// inserted aliases.
 var insertAliases = postgres.RowsOf[aliasRow](`
 	insert into conversion_aliases ({columns})
 	values {rows}
@@ -80,9 +80,9 @@ func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 // releaseAliases deletes the aliases of a report that is dropped from its batch.
 const releaseAliases = `delete from conversion_aliases where workspace_id = $1 and mode = $2 and conversion_id = $3`
 
-// findByAlias returns the conversion that has one of the given ids as an alias or as its
-// external id, and whether a merchant has reported it and its buyer was erased. If there are
-// several, because a merchant has reported one sale under two ids, it returns the oldest.
+// findByAlias returns the conversion that has one of the given ids as an alias or as its external
+// id, whether a merchant has reported it, and whether its buyer was erased. If several conversions
+// match, because a merchant has reported one sale under two ids, it returns the oldest.
 const findByAlias = `
 	select c.id, v.source = 'api', v.buyer_erased_at is not null
 	from unnest($3::text[]) as t (id)
@@ -109,8 +109,8 @@ func FindSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, alias
 	return sale, err
 }
 
-// AddAliases adds the ids of a processor to a conversion, or their replacements after an
-// erasure. An alias that another conversion has stays there.
+// AddAliases adds ids of a processor to a conversion. If the buyer was erased, it adds the
+// texts that replace the aliases. An alias that another conversion has is not changed.
 func AddAliases(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, conversion affiliate.ConversionID, ids conversion.ProcessorIDs, aliases []string) error {
 	const insert = `
 		insert into conversion_aliases (workspace_id, mode, id, conversion_id)

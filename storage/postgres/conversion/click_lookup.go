@@ -119,9 +119,9 @@ func findClicks(ctx context.Context, pool *pgxpool.Pool, lookups []*clickLookup)
 // spanDays is the maximum number of days, and of partitions, that a statement covers.
 const spanDays = 32
 
-// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days,
-// and calls onSpan with each group and its first and last time. Otherwise one old click
-// would make a statement open all partitions since then.
+// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days, and
+// calls onSpan with each group and its first and last time. Without the groups, one old click
+// would make a statement open all partitions from its day to today.
 func eachSpan(n int, timeOf func(int) time.Time, onSpan func(indexes []int, first, last time.Time)) {
 	spans := map[int64][]int{}
 	for i := range n {
@@ -202,9 +202,9 @@ func StopAwaiting(ctx context.Context, tx *postgres.Tx, c conversion.Conversion)
 	return postgres.Exec(ctx, tx, deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 }
 
-// selectStoredAwaited returns those of the given awaited clicks that are stored. For
-// each awaited click it searches one partition of clicks. The lateral join with a limit
-// keeps the planner from joining whole partitions.
+// selectStoredAwaited returns the given awaited clicks that are stored. For each awaited click
+// it searches one partition of clicks. The lateral join with a limit keeps the planner from
+// joining whole partitions.
 const selectStoredAwaited = `
 	select a.workspace_id as workspace, a.click_id as click
 	from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as a (workspace_id, click_id, clicked_at)
@@ -213,12 +213,12 @@ const selectStoredAwaited = `
 		where c.workspace_id = a.workspace_id and c.id = a.click_id and c.clicked_at = a.clicked_at
 		limit 1) as found`
 
-// ArrivedClicks returns those awaited clicks of the whole deployment that are now
-// stored. StoreClicks enqueues jobs for most of these clicks itself, but it cannot see
-// a waiting conversion whose transaction has not committed yet. ArrivedClicks finds the
-// clicks of such conversions. One call checks at most limit awaited clicks, which
-// follow the click in cursor. next is the cursor for the next call. It is the zero
-// value when no awaited clicks are left to check.
+// ArrivedClicks returns the awaited clicks of the whole deployment that are now stored.
+// clicks.Store enqueues jobs for most of these clicks itself, but it cannot see a waiting
+// conversion whose transaction has not committed yet. ArrivedClicks finds the clicks of such
+// conversions. One call checks at most limit awaited clicks after the given cursor. The result
+// next is the cursor for the next call. It is the zero value when no awaited clicks are left to
+// check.
 func ArrivedClicks(ctx context.Context, db *postgres.DB, cursor click.AwaitedClick, limit int) (arrived []click.AwaitedClick, next click.AwaitedClick, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click

@@ -1,4 +1,4 @@
-// Package conversion has the SQL of conversions and of what they are decided from: it records
+// Package conversion has the SQL of conversions and of the inputs of their decisions. It records
 // reports in batches, reads and locks the signals, and stores decisions, refunds, reversals and
 // late attributions. A statement that changes a conversion runs after the locks of its signals.
 package conversion
@@ -19,10 +19,10 @@ import (
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
-// Report is a report of a conversion that a transaction records. LockReports, InsertReports and
-// FinishReports record the reports of a batch; between the first two, the caller decides about
-// each report that is Open, and between the last two, it sets the Response of each that has a
-// Key.
+// Report is a report of a conversion that a transaction records. The transaction calls
+// LockReports, InsertReports and FinishReports with a batch of reports. After LockReports, the
+// caller decides about each report that is Open. After InsertReports, it sets the Response of
+// each Open report that has a Key.
 type Report struct {
 	Conversion conversion.Conversion
 	Inputs     attribution.Inputs
@@ -30,8 +30,8 @@ type Report struct {
 	// not arrived yet; nil means that it does not wait.
 	AwaitUntil *time.Time
 	Key        *affiliate.IdempotencyKey // nil if the caller sent none
-	// Aliases has the processor's ids of the sale. If another conversion has one, it is a
-	// duplicate.
+	// Aliases has the processor's ids of the sale. If another conversion has one of them, the
+	// report is a duplicate.
 	Aliases []string
 	Trace   []byte // the recorded span of the call (affiliate.Event.Trace)
 
@@ -55,8 +55,8 @@ type ReportState struct {
 	Err      error    // why the report was refused or has failed
 	Replay   []byte   // the response that is stored under the key of a repeated report
 	Recorded Recorded // the result of InsertReports
-	// Duplicate says that LockReports has found a conversion with the external id. If another
-	// transaction records it later, InsertReports finds it.
+	// Duplicate says that LockReports has found a conversion with the external id.
+	// InsertReports detects a conversion that another transaction records later.
 	Duplicate bool
 
 	keyClaimed bool // this transaction inserted the idempotency key
@@ -83,10 +83,10 @@ func open(batch []*Report) []*Report {
 	return slices.DeleteFunc(slices.Clone(batch), func(r *Report) bool { return !r.Open() })
 }
 
-// LockReports begins to record a batch of reports, in the order of their scopes and external
-// ids. It claims their keys and aliases, locks their signals and reads everything else that
-// decisions need. The number of round trips does not depend on the number of reports. No two
-// reports of a batch may be about the same conversion, customer, buyer, promo code or key.
+// LockReports begins to record a batch of reports, which is sorted by scope and external id. It claims
+// their keys and aliases, locks their signals and reads everything else that decisions need. The number of
+// round trips does not depend on the number of reports, except for one per key that was claimed before. No
+// two reports of a batch may be about the same conversion, customer, buyer, promo code or key.
 func LockReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	for _, r := range all {
 		r.ReportState = ReportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
@@ -115,10 +115,10 @@ func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	return postgres.Send(ctx, tx, facts)
 }
 
-// selectDuplicates returns the conversion ids of the given reports whose external id is
-// already recorded. It searches the index once per report. The order by clause leaves the
-// planner one index. Otherwise several look equally good while the table is small, and
-// connections keep their plans.
+// selectDuplicates returns the conversion ids of the given reports whose external id is already
+// recorded. It searches the index once per report. With the order by clause, the planner can
+// use only one index. Without it, several indexes look equally good while the table is small,
+// and connections keep their plans.
 const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -158,7 +158,7 @@ func queueForReports(batch *pgx.Batch, statement string, all []*Report, onSelect
 }
 
 // InsertReports inserts the conversions of the Open reports that are not duplicates, and
-// applies their parked refunds, which need one more round trip.
+// applies their parked refunds, with one more round trip for each conversion that has any.
 func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := open(all)
 	rows := make([]newConversionRow, len(batch))
@@ -224,7 +224,7 @@ const awaitClick = `
 	values ($1, $2, $3, $4, $5, $6)`
 
 // FinishReports stores everything that follows from the recorded conversions, with their
-// responses, and deletes the keys of the dropped reports.
+// responses, and deletes the keys, aliases and new customers of the dropped reports.
 func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome

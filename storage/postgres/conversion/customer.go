@@ -53,8 +53,8 @@ func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 	}
 }
 
-// KnownCustomer returns which of several references of one customer is stored. If two are, it
-// returns the older one. It returns an empty text if the customer is new.
+// KnownCustomer returns the stored reference among several references of one customer. If
+// several are stored, it returns the oldest. It returns an empty text if the customer is new.
 func KnownCustomer(ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string) (ref string, err error) {
 	found, err := postgres.Values[string](ctx, db, selectKnownCustomer, scope.Workspace, scope.Mode, refs)
 	if len(found) > 0 {
@@ -69,8 +69,8 @@ const selectKnownCustomer = `
 	order by created_at, ref
 	limit 1`
 
-// labelCustomer changes the label of a customer, which may be stored under several
-// references, if $4 is true. A null label removes it.
+// labelCustomer changes the label of a customer if $4 is true. The customer may be stored under
+// several references. A null label removes the label.
 const labelCustomer = `
 	update customers set label = case when $4 then $5 else label end
 	where workspace_id = $1 and mode = $2 and ref = any($3)
@@ -96,8 +96,8 @@ func LabelCustomer(
 const deleteCustomer = `
 	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
 
-// findBinding reads the participant to whom a customer is bound. It must run after
-// lockCustomers: a statement that has waited for a lock still sees other rows as before.
+// findBinding reads the participant to whom a customer is bound. It is a statement of its own after lockCustomers,
+// because a statement that waits for a lock does not see other changes that commit during the wait.
 const findBinding = `
 	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
 	from customers x` + earnerOfX + `
@@ -175,15 +175,15 @@ const (
 		group by workspace_id, mode, customer_ref, program_id`
 )
 
-// queueRecount counts a customer's payments in programmes again. Decrementing would not
-// do, because another payment may become the first.
+// queueRecount counts a customer's payments in programmes again. It cannot decrement the
+// number, because another payment may become the first.
 func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
 	batch.Queue(deletePayments, scope.Workspace, scope.Mode, ref, programs)
 	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)
 }
 
-// LockSignals locks the customer and the promo code of a conversion that is not recorded,
-// and adds to the inputs of its decision what must be read under these locks.
+// LockSignals locks the customer and the promo code of a conversion that is not recorded. It
+// returns the inputs of the decision, with the values that must be read under these locks.
 func LockSignals(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, in attribution.Inputs) (attribution.Inputs, error) {
 	s := signals{conversion: c, inputs: in}
 	if err := lockSignals(ctx, tx, &s); err != nil {

@@ -85,9 +85,9 @@ func decisionConditions(scope affiliate.Scope, filter attribution.DecisionFilter
 	return where
 }
 
-// decisionListSQL returns the statements for a page and for the total. The statement for
-// a page takes the arguments of where, and then the size and the offset of the page. The
-// statement for the total takes only the arguments of where.
+// decisionListSQL returns the statements for a page and for the total. The statement for a page
+// takes the arguments of the conditions, and then the size and the offset of the page. The
+// statement for the total takes only the arguments of the conditions.
 func decisionListSQL(where postgres.Conditions) (page, count string) {
 	const newest = ` order by d.decided_at desc, d.id desc`
 	page = `select ` + decisionColumns + ` from (

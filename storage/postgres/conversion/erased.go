@@ -73,8 +73,8 @@ const selectErasedAliases = `
 		where a.workspace_id = t.workspace_id and a.mode = t.mode and a.id = t.id
 		limit 1) as a`
 
-// queueErasedAliases queues a statement that calls onFound for the conversions with an
-// alias of an erased sale, after the insert of the aliases (see queueErasedSales).
+// queueErasedAliases queues a statement that calls onFound for the conversions with an alias of
+// an erased sale. It must be queued after the insert of the aliases, as in queueErasedSales.
 func queueErasedAliases(tx *postgres.Tx, batch *pgx.Batch, rows []aliasRow, onFound func(affiliate.ConversionID)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
@@ -111,7 +111,7 @@ func findErasedSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	return pseudonym, err
 }
 
-// queueErasedRefund fails with REFUND_DUPLICATE if a refund of an erased sale had the id.
+// queueErasedRefund queues a statement that fails with REFUND_DUPLICATE if a refund of an erased sale had the id.
 func queueErasedRefund(tx *postgres.Tx, batch *pgx.Batch, scope affiliate.Scope, external string) {
 	const find = `
 		select from erased_values

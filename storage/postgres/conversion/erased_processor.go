@@ -74,7 +74,7 @@ const (
 )
 
 // QueueErasedProcessorIDs queues the statements that replace ids of a payment processor in all
-// tables. The keys of ids are the ids, the values the texts that replace them.
+// tables. The keys of the map are the ids, and its values are the texts that replace the ids.
 func QueueErasedProcessorIDs(batch *pgx.Batch, scope affiliate.Scope, ids map[string]string) {
 	if len(ids) == 0 {
 		return
@@ -110,7 +110,7 @@ func ChargeIDs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids 
 	return postgres.Values[string](ctx, tx, read, scope.Workspace, scope.Mode, ids)
 }
 
-// ErasedCharge returns the charge as it is stored, with replaced ids after an erasure.
+// ErasedCharge returns the charge with the ids under which it is stored: after an erasure, the replaced ids.
 func ErasedCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge processor.Charge) (processor.Charge, error) {
 	key, erased, err := erasedUnder(ctx, tx, scope, charge.Aliases, charge.ID)
 	if err != nil || !erased {
@@ -123,8 +123,8 @@ func ErasedCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, c
 	return charge, nil
 }
 
-// erasedUnder returns the key under which the ids of a sale were replaced: its aliases or the id
-// of its charge. found is false if none of them was replaced.
+// erasedUnder returns the key with which the aliases of a sale or the id of its charge were
+// replaced. found is false if none of these ids was replaced.
 func erasedUnder(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, aliases []string, charge string) (key privacy.ErasureKey, found bool, err error) {
 	const isErased = `
 		select exists (
@@ -146,8 +146,8 @@ func erasedUnder(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, al
 	return nil, false, nil
 }
 
-// erasureKeyOf returns the key under which ids of an erased sale are replaced: the one
-// that was used before, otherwise the first. It reads nothing if there is one key.
+// erasureKeyOf returns the key with which ids of an erased sale are replaced: the key of its earlier
+// replacements, or the first key if there are none. It reads nothing if there is only one key.
 func erasureKeyOf(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, aliases []string, charge string) (privacy.ErasureKey, error) {
 	keys := tx.ErasureKeys()
 	if len(keys) < 2 {

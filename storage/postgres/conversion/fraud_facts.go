@@ -22,12 +22,12 @@ import (
 // which is not stored or attributed yet.
 //
 // The arguments are fraudQuery.args: the candidates, and the networks, devices and e-mail
-// addresses of the buyers. n is the index of their conversion.
+// addresses of the buyers. In each of them, n is the index of the conversion.
 //
-// For the rule conversion_velocity, another conversion counts only if it was reported in
-// the hour before this conversion was reported, and also occurred in the hour before this
-// conversion occurred. Otherwise all sales of a day that are reported at once would look
-// like a burst. The rule examines only the latest of them.
+// For the rule conversion_velocity, another conversion counts only if it was reported in the
+// hour before this conversion was reported, and also occurred in the hour before this
+// conversion occurred. Otherwise all sales of a day that are reported at once would look like a
+// burst. The rule examines only the latest conversions of the hour (@max_examined).
 //
 // For the rule duplicate_customer, the participants before and after the candidate are
 // searched separately. So a customer with many conversions of one participant, such as an
@@ -131,7 +131,7 @@ type fraudQuery struct {
 	emailDigests      [][]byte
 }
 
-// fraudCandidate is a candidate of the conversion n, with one hash of the buyer's e-mail address.
+// fraudCandidate is a candidate of the conversion with the index N, with one hash of the buyer's e-mail address.
 type fraudCandidate struct {
 	N int
 	affiliate.Scope
@@ -174,8 +174,8 @@ func (q *fraudQuery) add(n int, s *signals) {
 }
 
 // addBuyer adds the digests of the buyer's e-mail address and the networks and devices of the
-// buyer. The statement compares them with those of the candidates' partners. The buyer's networks and devices
-// come from two sources: the merchant's report and the click.
+// buyer. The statement compares them with the same data of the candidates' partners. The
+// buyer's networks and devices come from two sources: the merchant's report and the click.
 func (q *fraudQuery) addBuyer(n int, c conversion.Conversion, click *attribution.FoundClick) {
 	for _, digest := range c.Buyer.EmailDigests {
 		q.emailN, q.emailDigests = append(q.emailN, n), append(q.emailDigests, digest)

@@ -100,7 +100,7 @@ const upsertRates = `
 	where r.rate <> excluded.rate
 	returning xmax = 0 as new`
 
-// PutRates stores exchange rates in order, and replaces those of the same pair and date.
+// PutRates stores exchange rates in the given order, and replaces stored rates of the same pair and date.
 func PutRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, at time.Time) (stored attribution.FXLoad, err error) {
 	for chunk := range slices.Chunk(rates, loadChunk) {
 		isNew, err := putRates(ctx, tx, chunk, at)

@@ -36,9 +36,9 @@ type outcome struct {
 	commission *commission.Commission // nil if the conversion earns nothing
 }
 
-// queueOutcomes queues the statements that follow from decisions: they insert commissions
-// and fraud events, count redemptions, bind customers and update the stats. The caller
-// queues those for conversions and changes of commissions.
+// queueOutcomes queues the statements that follow from decisions: they insert commissions and
+// fraud events, count redemptions, bind customers and update the stats. The caller queues the
+// statements that insert conversions and change commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) {
 	var earned []commission.Commission
 	var deltas []analytics.StatsDelta
@@ -81,8 +81,8 @@ func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.
 	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(postgres.IfNone(privacy.ErrParticipantDeleted))
 }
 
-// queueBindingAndPayment binds the customer of an attributed conversion, unless it is
-// bound, and counts a recurring payment.
+// queueBindingAndPayment binds the customer of an attributed conversion, unless the customer is
+// already bound, and counts a recurring payment.
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {
@@ -126,9 +126,9 @@ func redemptionJobs(scope affiliate.Scope, in attribution.Inputs, d attribution.
 	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Participant}}
 }
 
-// insertConversions inserts the conversions whose external id does not exist yet and
-// returns their ids. Only this statement finds all duplicates: one of several
-// transactions succeeds.
+// insertConversions inserts the conversions whose external id does not exist yet and returns
+// their ids. Only this statement finds all duplicates: if several transactions insert an
+// external id, one of them succeeds.
 var insertConversions = postgres.RowsOf[newConversionRow](`
 	insert into conversions ({columns})
 	values {rows}

@@ -16,11 +16,11 @@ import (
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
-// Every refund is first stored as parked, which means not applied yet. The transaction
-// that stores it also applies it if the conversion exists, otherwise the transaction that
-// later records the conversion does. When a refund and its conversion are stored at the
-// same time, neither transaction sees the uncommitted row of the other. A periodic job
-// finds such refunds with SalesWithParkedRefunds and applies them.
+// Every refund is first stored as parked, which means not applied yet. The transaction that
+// stores a refund also applies it if the conversion exists. Otherwise the transaction that
+// later records the conversion applies it. When a refund and its conversion are stored at the
+// same time, neither transaction sees the uncommitted row of the other. A periodic job finds
+// such refunds with SalesWithParkedRefunds and applies them.
 //
 // A sale is identified by its external transaction id, the merchant's own id. It can have
 // parked refunds before its conversion, the record of the sale, is reported.
@@ -68,11 +68,11 @@ func LockRefundedOrErased(ctx context.Context, tx *postgres.Tx, refund conversio
 	return sale, eraseNewRefund(ctx, tx, refund, sale.ID, pseudonym)
 }
 
-// LockRefunded locks the conversion of a sale, stores the new refund as parked, and locks
-// the other parked refunds, in this order. If refund is nil, there is no new refund. If the
-// conversion does not exist, the result is nil. LockRefunded needs one round trip, and those
-// of payouts.LockCommissions if the conversion has a commission. It does not read what the
-// payment processor has reported. Errors: REFUND_DUPLICATE.
+// LockRefunded locks the conversion of a sale, stores the new refund as parked, and locks the
+// other parked refunds, in this order. If refund is nil, there is no new refund. If the
+// conversion does not exist, the result is nil. LockRefunded needs one round trip, and the
+// round trips of payouts.LockCommissions if the conversion has a commission. It does not read
+// the reports of the payment processor. Errors: REFUND_DUPLICATE.
 func LockRefunded(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, external string, refund *conversion.Refund,
 ) (*conversion.LockedSale, error) {
@@ -137,7 +137,7 @@ func completeSale(ctx context.Context, tx *postgres.Tx, sale *conversion.LockedS
 	return err
 }
 
-// queueReversal stores a conversion after refunds or a reversal, with refunds and stats.
+// queueReversal queues the statements that store a conversion after refunds or a reversal, its refunds and stats.
 func queueReversal(batch *pgx.Batch, c conversion.Conversion, applied []conversion.Refund, deltas []analytics.StatsDelta) {
 	batch.Queue(updateRefunded, c.Workspace, c.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
 	for _, refund := range applied {

@@ -34,8 +34,8 @@ const claimCharges = `
 	) as found
 	where g.workspace_id = $1 and g.mode = $2 and g.id = found.charge_id and g.conversion_id is null`
 
-// markApplied stores that the current states of the charges of a conversion are applied. The
-// account check does not compare a charge whose newest state is not applied yet.
+// markApplied stores that the current states of the charges of a conversion are applied. The check
+// of refunds (package check) does not compare a charge whose newest state is not applied yet.
 const markApplied = `
 	update processor_charges g set applied_number = g.read_number
 	where g.workspace_id = $1 and g.mode = $2 and g.conversion_id = $3 and g.applied_number <> g.read_number`
@@ -58,8 +58,8 @@ const reportedRefunds = `
 	where workspace_id = $1 and mode = $2 and conversion_id = $3`
 
 // LockSale locks a conversion, its commission and the unsent payout of the commission. It
-// assigns charges to the conversion that belong to it, and reads what was refunded and
-// disputed. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
+// assigns to the conversion the charges that belong to it, and reads their refunds and
+// disputes. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
 func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID) (conversion.LockedSale, error) {
 	var sale conversion.LockedSale
 	var err error
@@ -89,8 +89,8 @@ func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id af
 	return sale, err
 }
 
-// LockDisputedSale locks the conversion of a reported dispute, also of an erased buyer,
-// and reads the dispute as it was reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE.
+// LockDisputedSale locks the conversion of a reported dispute, even if its buyer was erased,
+// and reads the earlier report of the dispute. Errors: NOT_FOUND, DISPUTE_DUPLICATE.
 func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.ReportedDispute) (conversion.SaleInDispute, error) {
 	var sale conversion.SaleInDispute
 	scope := report.Scope

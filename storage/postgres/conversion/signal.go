@@ -14,15 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// lockPromoCode locks a promo code. It runs before findPromoCode: one statement for both
-// would, after a wait for the lock, still see other rows as before.
+// lockPromoCode locks a promo code. findPromoCode is a statement of its own, because a
+// statement that waits for a lock does not see other changes that commit during the wait.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode returns the promo code in the conversion's mode, or that of the other
-// mode, because the decision must distinguish it from an unknown code. It is not locked.
+// findPromoCode returns the promo code in the conversion's mode. If there is none, it returns the promo
+// code of the other mode, which the decision must distinguish from an unknown code and which is not locked.
 const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `
@@ -38,12 +38,12 @@ type signals struct {
 	newCustomer bool // this transaction inserted the customer
 }
 
-// lockSignals locks and reads the customers and promo codes of conversions, in one round
-// trip. The locks last until the transaction ends. To prevent deadlocks, every
-// transaction that decides about conversions takes these locks in the same order:
-// customers before promo codes, each sorted by scope and then by reference or code.
-// Before these locks it takes only the locks on idempotency keys. No two of the
-// conversions may have the same customer or promo code.
+// lockSignals locks and reads the customers and promo codes of conversions, in one round trip.
+// The locks last until the transaction ends. To prevent deadlocks, every transaction that
+// decides about conversions takes these locks in the same order: customers before promo codes,
+// each sorted by scope and then by reference or code. Before these locks it takes only the
+// locks on idempotency keys and aliases. No two of the conversions may have the same customer
+// or promo code.
 func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomerLocks(batch, all)
@@ -70,8 +70,8 @@ func queuePromoCode(batch *pgx.Batch, c conversion.Conversion, inputs *attributi
 	postgres.QueueFirst(batch, &inputs.FoundPromoCode, findPromoCode, c.Workspace, c.Mode, c.PromoCode)
 }
 
-// redeem counts one redemption of a locked promo code. The decision has already checked
-// that the code has a redemption left. The WHERE clause checks it again.
+// redeem adds one redemption to a locked promo code. The decision has already checked that the
+// code has a redemption left. The WHERE clause checks it again.
 const redeem = `
 	update promo_codes set redemptions = redemptions + 1
 	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`
