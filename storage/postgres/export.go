@@ -76,8 +76,8 @@ func Export[T any](
 	}
 }
 
-// BeginExport begins a read-only transaction whose statements read one snapshot and may
-// run for exportTimeout. end frees the connection and the export slot. Errors:
+// BeginExport begins a read-only transaction whose statements read one snapshot and may run for
+// exportTimeout. The result end frees the connection and the export slot. Errors:
 // SERVICE_UNAVAILABLE if the process or the workspace has no free export slot.
 func (db *DB) BeginExport(ctx context.Context, workspace affiliate.WorkspaceID) (tx pgx.Tx, end func(), err error) {
 	if !db.exports.enter(workspace) {

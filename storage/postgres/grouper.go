@@ -17,11 +17,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Grouper combines calls that are made at the same time into groups and processes
-// each group at once. Calls that arrive while MaxGroups groups are running wait and
-// form the next group. A call never waits for other calls to arrive, so a single call
-// runs immediately. The statements of a group belong to the trace of the first call in it
-// that is recorded.
+// Grouper combines calls that are made at the same time into groups and processes each group at
+// once. Calls that arrive while MaxGroups groups are running wait and form the next group. A
+// call never waits for other calls to arrive, so a single call runs immediately. The statements
+// of a group belong to the trace of the group's first call that has a recorded trace.
 type Grouper[T comparable] struct {
 	DB        *DB
 	MaxCalls  int // maximum number of calls in a group
@@ -172,7 +171,7 @@ func (g *Grouper[T]) runEach(group []*call[T]) {
 	_ = singles.Wait()
 }
 
-// runWork calls work and turns a panic into an error.
+// runWork calls Work and turns a panic into an error.
 func (g *Grouper[T]) runWork(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -42,7 +42,7 @@ func ClaimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key affiliate.
 	return stored.Response, err
 }
 
-// claimKey is ClaimKey. The result is empty if this transaction is the first with the key.
+// claimKey does the work of ClaimKey. The result is empty if this transaction is the first with the key.
 func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key affiliate.IdempotencyKey) (StoredResponse, error) {
 	batch, claimed := &pgx.Batch{}, false
 	QueueClaim(batch, scope, key, &claimed)
@@ -70,9 +70,9 @@ type StoredResponse struct {
 	Response    []byte
 }
 
-// ReadStored returns the response that is stored under a key, with the fingerprint of its
-// request. The response is nil if there is none, or if the key has expired. The fingerprint is
-// then nil if the key has expired.
+// ReadStored returns the response and the fingerprint of the request that are stored under a
+// key. Both are nil if the key is new or has expired. Only the response is nil if it is not
+// stored yet. Errors: IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func ReadStored(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) (StoredResponse, error) {
 	const read = `
 		select fingerprint, response
@@ -101,7 +101,7 @@ func Replay(ctx context.Context, db *DB, scope affiliate.Scope, key affiliate.Id
 
 // ClaimKeyAlone claims the key of a request whose items have their own keys and responses
 // (affiliate.IdempotencyKey.Item). The same request can claim the key again. The result has the
-// fingerprint that is stored, which may be one under an earlier hash key. Errors:
+// stored fingerprint, which may have been made with an earlier hash key. Errors:
 // IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func ClaimKeyAlone(ctx context.Context, db *DB, scope affiliate.Scope, key affiliate.IdempotencyKey) (affiliate.IdempotencyKey, error) {
 	err := db.InTx(ctx, func(tx *Tx) error {

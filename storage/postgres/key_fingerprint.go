@@ -11,8 +11,8 @@ func KeyFingerprints(ctx context.Context, db *DB) ([]affiliate.KeyFingerprint, e
 	return readKeyFingerprints(ctx, db)
 }
 
-// LockKeyFingerprints returns the same as KeyFingerprints. Until the end of the transaction,
-// it excludes other callers, for example a core that starts at the same time.
+// LockKeyFingerprints returns the same as KeyFingerprints. Other callers wait until the
+// transaction ends, for example a core that starts at the same time.
 func LockKeyFingerprints(ctx context.Context, tx *Tx) ([]affiliate.KeyFingerprint, error) {
 	const lock = `lock table key_fingerprints in share row exclusive mode`
 	if _, err := tx.Exec(ctx, lock); err != nil {

@@ -33,10 +33,10 @@ var migrations embed.FS
 const queueSchema = "river"
 
 const (
-	// lockTimeout is the longest time that a statement of a migration waits for a lock. In
-	// this time, calls that use the same table wait for the migration. It is shorter than
-	// Postgres's deadlock_timeout (1 s), so that of a migration and a call that wait for
-	// each other, the migration fails.
+	// lockTimeout is the longest time that a statement of a migration waits for a lock. In this
+	// time, calls that use the same table wait for the migration. It is shorter than Postgres's
+	// deadlock_timeout (1 s). If a migration and a call wait for each other, the migration
+	// therefore fails, and the call continues.
 	lockTimeout = "500ms"
 	// lockAttempts is the number of times that Migrate tries a migration that does not get
 	// its locks. lockPause is the time between two attempts, in which waiting calls run.
@@ -44,14 +44,14 @@ const (
 	lockPause    = 2 * time.Second
 )
 
-// Migrate brings the database at url to this binary's schema version. The user in url
-// must own the schema. A second call changes nothing. Several processes can call
-// Migrate at the same time. Migrate returns an error if the connections do not keep their
-// sessions (pgsession.Check), because then the lock of the migrations excludes nothing.
+// Migrate brings the database at url to this binary's schema version. The user in url must own
+// the schema. A second call changes nothing. Several processes can call Migrate at the same
+// time. Migrate returns an error if the connections do not keep their sessions
+// (pgsession.Check), because then the lock of the migrations has no effect.
 //
-// Migrate works while the service runs. Each migration is one transaction. If it does not
-// get a lock at once, because a call uses the table, it is rolled back and tried again, for
-// about two minutes.
+// Migrate works while the service runs. Each migration is one transaction. If it does not get a
+// lock within lockTimeout, because a call uses the table, it is rolled back and tried again,
+// for about two minutes.
 func Migrate(ctx context.Context, url string) error {
 	if err := pgsession.Check(ctx, url); err != nil {
 		return err

@@ -95,11 +95,11 @@ func directoryKeys(ctx context.Context, db *postgres.DB, query string, args ...a
 	})
 }
 
-// The CTE named page selects a page of referral codes, and only these codes are joined
-// with other tables. Without the CTE, Postgres could join and sort all referral codes
-// after the start of the page. The CTE named offers reads one promo code of each
-// participant: of the promo codes that can still be used, the newest. It reads this promo
-// code only once, even if the page has several referral codes of the participant.
+// The CTE named page selects a page of referral codes, and only these codes are joined with
+// other tables. Without the CTE, Postgres could join and sort all referral codes after the
+// start of the page. The CTE named offers reads, for each participant, the newest promo code
+// that can still be used. It reads this promo code only once, even if the page has several
+// referral codes of the participant.
 var (
 	utmColumns            = postgres.Columns[click.UTM]("l")
 	selectReferralTargets = `

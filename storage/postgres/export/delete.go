@@ -13,16 +13,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// DropExport deletes an export with its bundle and tokens, if the process that e.Lease names
-// makes the bundle.
+// DropExport deletes an export with its bundle and tokens, if the process with the lease
+// e.Lease is making the bundle.
 func DropExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const lock = `select e.id from exports e where e.subject_id = $1 and e.id = $2 and e.lease = $3 and e.ready_at is null for update`
 	return drop(ctx, tx, lock, e.SubjectID, e.ID, e.Lease)
 }
 
 // DeleteExportsWithParticipant deletes all bundles that contain data of a participant: of the
-// participant, of the partner and of the workspace. A bundle that is being made is deleted
-// too, and its process stops. The links no longer work.
+// participant, of the partner and of the workspace. A bundle that is being made is deleted too, and its
+// process stops. If a job is making the workspace's bundle, it begins again. The links no longer work.
 func DeleteExportsWithParticipant(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
 	const lock = `
 		select e.id from exports e
@@ -36,9 +36,9 @@ func DeleteExportsWithParticipant(ctx context.Context, tx *postgres.Tx, workspac
 	return dropOrRestart(ctx, tx, lock, workspace, id)
 }
 
-// DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of
-// the partner, of the participants, and of the workspaces in whose programmes the partner takes
-// part or to which the partner was invited. EraseAccountTraces has replaced the address in the
+// DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of the
+// partner, of the partner's participants, and of the workspaces that have the partner in a
+// programme or have invited the partner. EraseAccountTraces has replaced the address in the
 // invitations by the pseudonym.
 func DeleteExportsWithPartner(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `
@@ -144,7 +144,7 @@ const (
 	abandoned = `select e.id from exports e where e.subject_id is not null and e.ready_at is null and e.created_at <= $1 order by e.created_at limit 1 for update skip locked`
 )
 
-// maxChunks is the maximum number of pieces that one transaction of the upkeep deletes.
+// maxChunks is the maximum number of pieces that one transaction of dropOld deletes.
 const maxChunks = 200
 
 // DeleteExpiredExports deletes at most limit exports that expired before the given time. It

@@ -1,8 +1,8 @@
 // Package export has the SQL for exports of personal data: the rows of the exports, the
 // pieces of their bundles, and the statements that read the records of a bundle.
 //
-// The package reads, locks and stores rows. Its callers decide what is exported and encrypt
-// it. A function with the parameter tx runs in the caller's transaction. The others run on
+// The package reads, locks and stores rows. Its callers decide what is exported and encrypt it.
+// A function with the parameter tx runs in the caller's transaction. The other functions run on
 // their own.
 package export
 
@@ -24,8 +24,8 @@ var insertExport = postgres.RowsOf[privacy.Export](`
 
 var exportColumns = postgres.Columns[privacy.Export]("e")
 
-// LockExport locks the export of a subject that is being made or can be downloaded, and
-// returns it; nil if there is none.
+// LockExport locks and returns the newest export of a subject that is being made or can be
+// downloaded. It returns nil if there is none.
 func LockExport(ctx context.Context, tx *postgres.Tx, subject privacy.ExportSubject, now time.Time) (*privacy.Export, error) {
 	lock := `
 		select ` + exportColumns + `

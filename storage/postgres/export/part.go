@@ -73,7 +73,7 @@ type PartSpec struct {
 	Empty bool
 }
 
-// ClickPeriod is the time before the export whose clicks a bundle contains one by one.
+// ClickPeriod limits the clicks in a bundle to the clicks of this time before the export.
 // click_summary has the counts of all days.
 const ClickPeriod = 90 * 24 * time.Hour
 
@@ -126,7 +126,7 @@ type Filter struct {
 	Workspace   affiliate.WorkspaceID
 	Mode        affiliate.Mode
 	Participant affiliate.ParticipantID
-	// ForPartner leaves out what is internal to the merchant.
+	// ForPartner leaves out the columns that are internal to the merchant.
 	ForPartner bool
 	// ClicksSince is the time of the first click that the bundle contains.
 	ClicksSince time.Time

@@ -9,11 +9,11 @@ import (
 type query struct {
 	// from has a table with the alias t.
 	from string
-	// columns are columns of t. internal has further ones, which are internal to the
-	// merchant, such as notes about a partner: the bundle that a partner requests does not
-	// have them. more is SQL of other columns.
+	// The field columns has columns of t. The field internal has further columns of t that only
+	// the merchant may see, such as notes about a partner. A bundle for a partner does not have
+	// them. The field more is SQL of other columns.
 	columns, internal, more string
-	// where has the conditions, and group is empty or a GROUP BY clause.
+	// The field where has the conditions. The field group is empty or has a GROUP BY clause.
 	where, group string
 	order        order
 }
@@ -21,9 +21,9 @@ type query struct {
 // order is the order of the records.
 type order struct {
 	by []string
-	// after has the values of by in the position after which a page begins.
+	// after has the parameters for the columns in by. A page begins after their values.
 	after string
-	// position has the columns of the position. nil means by.
+	// position has the columns of the position. nil means the columns in by.
 	position []string
 }
 
@@ -41,8 +41,8 @@ const (
 	oneParticipant = `t.workspace_id = @workspace and t.mode = @mode and t.id = @participant`
 )
 
-// sql returns the statement with the named parameters of arguments. Its last columns are the
-// position of the record.
+// sql returns the statement. The function arguments has its named parameters. Its last columns
+// are the position of the record.
 func (q query) sql(forPartner bool) string {
 	columns := strings.Fields(q.columns)
 	if !forPartner {
@@ -79,7 +79,7 @@ func (q query) in(by order) query {
 	return q
 }
 
-// ofMembers returns the query of an account as the query of all members of a workspace.
+// ofMembers returns the query for all members of a workspace, from the query for one account.
 func (q query) ofMembers() query {
 	q.from = "members m join " + q.from + " on t.user_id = m.user_id"
 	return q.with("m.workspace_id = @workspace")
@@ -106,8 +106,8 @@ var queries = map[Level]map[Part]query{
 		},
 		PartParticipations: participants.with(oneParticipant),
 		PartConsents:       consents.with(oneParticipant + " and t.terms_accepted_at is not null"),
-		// Each link has a referral code, also a deleted one. No index contains the deleted links
-		// of a participant.
+		// The links are found by their referral codes, which deleted links also have. No index
+		// contains the deleted links of a participant.
 		PartLinks: links.with(ofParticipant + " and t.id in " +
 			"(select r.link_id from referral_codes r where r.workspace_id = @workspace and r.participant_id = @participant)"),
 		PartReferralCodes: codes.with(ofParticipant),

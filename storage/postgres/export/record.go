@@ -74,8 +74,8 @@ func readRecords(rows pgx.Rows, positionColumns int) (records []Record, position
 	return records, positions, rows.Err()
 }
 
-// position returns the position of a record from the columns of the order of its statement.
-// Two texts are one text with pairSeparator between them.
+// position returns the position of a record from the columns of the order of its statement. It
+// joins two texts with pairSeparator.
 func position(columns []any) (p privacy.ExportPosition) {
 	for _, value := range columns {
 		switch v := value.(type) {

@@ -48,8 +48,8 @@ func Events(c conversion.Conversion, d attribution.Decision) []affiliate.Event {
 	return []affiliate.Event{c.FraudDetectedEvent(d)}
 }
 
-// fraudEventColumns select fraud.Event from fraud_events f and fraudEventJoins, which a
-// list joins after its limit.
+// fraudEventColumns select fraud.Event from fraud_events f and fraudEventJoins. A list applies
+// its limit before these joins.
 const fraudEventColumns = `
 	f.id, f.workspace_id, f.mode, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
@@ -60,9 +60,9 @@ const fraudEventJoins = `
 	join conversions c on c.workspace_id = f.workspace_id and c.mode = f.mode and c.id = f.conversion_id`
 
 // whereFraudEvents returns the FROM and WHERE clauses for a filter. Each combination of
-// conditions is a separate statement, so that Postgres can choose the index that fits
-// it. No index contains the participant. For a filter by participant, Postgres reads
-// all events from the newest to the oldest and skips those of other participants.
+// conditions is a separate statement, so that Postgres can choose the index that fits it. No
+// index contains the participant. For a filter by participant, Postgres reads all events from
+// the newest to the oldest and skips the events of other participants.
 func whereFraudEvents(filter fraud.EventFilter) string {
 	where := ` from fraud_events f where f.workspace_id = @workspace and f.mode = @mode`
 	if filter.Status != "" {

@@ -20,8 +20,8 @@ import (
 // which a balance is the sum of the entries, because every transaction that adds entries
 // also updates the balances.
 
-// laterSums has the parts of the balances at $4: the current ones, and later entries with
-// the opposite sign. $1 and $2 are workspace and mode, $3 is the programme or null.
+// laterSums has the parts of the balances at the time $4: the current balances, and the entries
+// since $4 with the opposite sign. $1 and $2 are workspace and mode, $3 is the programme or null.
 const laterSums = `
 	select b.participant_id, b.currency, b.balance_cents as cents
 	from participants t
@@ -80,8 +80,8 @@ func Statement(
 	return statement, nil
 }
 
-// ledgerOpening returns the total of each currency at the time $4, for the currencies that
-// are not 0 at this time or have an entry before the time $5.
+// ledgerOpening returns the total of each currency at the time $4, for the currencies whose
+// total is not 0 or that have an entry from $4 until before $5.
 const ledgerOpening = `
 	select currency, sum(cents)::bigint as balance_cents
 	from (
@@ -104,9 +104,9 @@ var ledgerExport = `
 	where l.workspace_id = $1 and l.mode = $2 and ($3::uuid is null or l.program_id = $3) and l.created_at >= $4 and l.created_at < $5
 	order by l.created_at, l.id`
 
-// Export returns the opening balances and the entries of a period, oldest first. The
-// period has both bounds. All lines come from one snapshot. It uses a connection and an
-// export slot as Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+// Export returns the opening balances and the entries of a period, oldest first. The period has
+// both bounds. All lines come from one snapshot. It uses a connection and an export slot as
+// postgres.Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func Export(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program *affiliate.ProgramID, period affiliate.Period,
 ) iter.Seq2[ledger.Line, error] {

@@ -1,4 +1,4 @@
-// Package link has the SQL of links and of referral codes, which are the codes of default links.
+// Package link has the SQL of links and of referral codes, which are the current and earlier codes of links.
 package link
 
 import (
@@ -52,7 +52,7 @@ func Update(ctx context.Context, tx *postgres.Tx, l link.Link) error {
 	return err
 }
 
-// Delete marks a link as deleted whose participant is locked. Its code stays reserved.
+// Delete marks a link as deleted. The caller has locked its participant. The code of the link stays reserved.
 func Delete(ctx context.Context, tx *postgres.Tx, l link.Link, at time.Time) error {
 	l.DeletedAt, l.UpdatedAt, l.Version = &at, at, l.Version+1
 	if err := Update(ctx, tx, l); err != nil {
@@ -61,7 +61,7 @@ func Delete(ctx context.Context, tx *postgres.Tx, l link.Link, at time.Time) err
 	return postgres.ChangeCounts(ctx, tx, l.Workspace, l.Program, postgres.CountChange{What: postgres.LinkCount, ID: l.ID.UUID, N: -1})
 }
 
-// Owner returns the participant of a link, which never changes. Errors: NOT_FOUND.
+// Owner returns the participant of a link that is not deleted. A link never changes its participant. Errors: NOT_FOUND.
 func Owner(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID,
 ) (affiliate.ParticipantID, error) {

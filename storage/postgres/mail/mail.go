@@ -2,8 +2,8 @@
 // and the messages of the mail provider. postgres.Tx inserts mails, because many kinds of
 // transactions do so.
 //
-// The package reads and stores rows. Its callers decide which values it stores. A function
-// with a *postgres.Tx runs in the caller's transaction. Others run on their own.
+// The package reads and stores rows. Its callers decide which values it stores. A function with
+// a *postgres.Tx runs in the caller's transaction. Other functions run on their own.
 package mail
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// selectMail selects a mail with the facts that decide about its delivery. A recipient
-// with an account is removed if the account was erased. The recipient of notifications of
-// a workspace is also removed if the user is no longer a member. A mail of live mode does
-// not name its workspace. A user belongs to at most one workspace. Mail is redirected only
-// as long as the redirect is the verified address of a member. Notifications follow a
-// change of the recipient's address. Security mail does not, because an attacker may have
-// changed the address. The column unverified concerns the present address of the account,
-// to which notifications are sent.
+// selectMail selects a mail with the facts that decide about its delivery. The column
+// recipient_removed is true if the recipient's account was erased, and for notifications of a
+// workspace also if the user is no longer a member. A mail of live mode does not name its
+// workspace, but a user belongs to at most one workspace. Mail is redirected only as long as
+// the redirect is the verified address of a member. Notifications follow a change of the
+// recipient's address. Security mail does not, because an attacker may have changed the
+// address. The column unverified concerns the present address of the account, to which
+// notifications are sent.
 const selectMail = `
 	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
 		m.recipient_name, coalesce((
@@ -162,7 +162,7 @@ const moveSuppression = `
 
 // Suppressed reports whether an address is suppressed. address is the result of
 // notification.MailDigest. If there are several hash keys, the suppression is stored under the
-// first of them, so that it stays when the others are removed.
+// first of them, so that it stays when the other keys are removed.
 func Suppressed(ctx context.Context, db *postgres.DB, address affiliate.Digests) (bool, error) {
 	if len(address) == 1 {
 		return postgres.Suppressed(ctx, db, address)
@@ -171,7 +171,7 @@ func Suppressed(ctx context.Context, db *postgres.DB, address affiliate.Digests)
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier
-// reason. digests are the first results of notification.MailDigest.
+// reason. Each digest is the first digest in a result of notification.MailDigest.
 func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.SuppressionReason, at time.Time, digests ...[]byte) error {
 	// The order prevents deadlocks between two transactions with the same addresses.
 	const insert = `

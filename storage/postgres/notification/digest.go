@@ -55,9 +55,9 @@ func Recipients(ctx context.Context, tx *postgres.Tx, feeds []notification.FeedI
 	return all, err
 }
 
-// openDigest stores that notifications are gathered. If this is stored already, it
-// leaves the row unchanged, but locks it: a transaction that ends the gathering at the
-// same time must either see the notification, or have deleted the row.
+// openDigest stores that notifications are gathered. If the row exists, the statement locks it
+// without a change. A transaction that ends the gathering at the same time then either sees the
+// notification or has deleted the row.
 const openDigest = `
 	insert into notification_digests as d (user_id, mode, category, workspace_id, window_start, mailed, due_at)
 	values (@user, @mode, @category, @workspace, @window_start, @mailed, @due_at)
@@ -136,9 +136,8 @@ const selectGathered = `
 			where feed_id = @feed and mode = @mode and category = @category), '00000000-0000-0000-0000-000000000000')
 	order by day, id limit @limit`
 
-// Gathered returns the notifications of a digest that were not mailed yet, the oldest
-// first, without those that were dismissed. There are at most
-// notification.MaxNotificationCount of them.
+// Gathered returns the notifications of a digest that were not mailed yet, and not dismissed,
+// the oldest first. There are at most notification.MaxNotificationCount of them.
 func Gathered(
 	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, personal bool, d notification.Digest,
 ) (gathered []notification.ArrivedNotification, err error) {
@@ -155,9 +154,9 @@ func Gathered(
 	return gathered, err
 }
 
-// MailEntries returns those of the given notifications of a user's feed that the user
-// still gets mails about, in the given order. A mail can wait for a day. In this time,
-// notifications can be deleted, and the user can get another role or disable mails.
+// MailEntries returns the given notifications of a user's feed, in the given order. It leaves
+// out notifications about which the user no longer gets mails. A mail can wait for a day. In
+// this time, notifications can be deleted, and the user can get another role or disable mails.
 func MailEntries(
 	ctx context.Context, db *postgres.DB, user affiliate.UserID, mode affiliate.Mode, category notification.Category, ids []notification.ID,
 ) (entries []notification.Entry, err error) {
@@ -213,8 +212,8 @@ func optionalID[I affiliate.AnyID](id pgtype.UUID) *I {
 }
 
 // knownTypes are the types of the arrivals that this version distributes. The statements
-// compare with them inside coalesce, for which Postgres assumes that half of the rows
-// match. For <@ alone it assumes nearly none, and would sort the whole table.
+// compare them inside coalesce, because Postgres then assumes that half of the rows match. For
+// <@ alone, it assumes that nearly no row matches, and would sort the whole table.
 var knownTypes = notification.Types()
 
 const takeArrivals = `
@@ -232,11 +231,11 @@ const takeArrivals = `
 	select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
 
 // TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
-// notifications in the order of the arrivals. It takes no further arrival when it has
-// enough notifications. more reports whether one of the two limits was reached. It skips
-// arrivals that another transaction is taking. It leaves arrivals with types that this
-// version does not know to a process of the newer version. If the transaction rolls back,
-// the arrivals are still there.
+// notifications in the order of the arrivals. It takes no further arrival when it has at least
+// the number of notifications in the parameter enough. The result more reports whether one of
+// the two limits was reached. It skips arrivals that another transaction is taking. It does not
+// take arrivals with types that only a newer version knows; a process of that version takes
+// them. If the transaction rolls back, the arrivals are still there.
 func TakeArrivals(ctx context.Context, tx *postgres.Tx, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error) {
 	rows, err := tx.Query(ctx, takeArrivals, limit, enough, knownTypes)
 	if err != nil {
@@ -253,9 +252,9 @@ func TakeArrivals(ctx context.Context, tx *postgres.Tx, limit, enough int) (arri
 
 const oldestArrival = `select id from notification_arrivals where coalesce(types <@ $1, false) order by id limit 1`
 
-// OldestArrival returns the time of the oldest arrival of known types that was not
-// distributed yet. It includes the arrivals that another transaction is taking. If all
-// were distributed, it returns now.
+// OldestArrival returns the time of the oldest arrival of known types that was not distributed
+// yet. It includes the arrivals that another transaction is taking. If all were distributed, it
+// returns the given time.
 func OldestArrival(ctx context.Context, tx *postgres.Tx, now time.Time) (time.Time, error) {
 	ids, err := postgres.Values[notification.ArrivalID](ctx, tx, oldestArrival, knownTypes)
 	if err != nil || len(ids) == 0 {
@@ -267,8 +266,8 @@ func OldestArrival(ctx context.Context, tx *postgres.Tx, now time.Time) (time.Ti
 	return now, nil
 }
 
-// Arrivals returns those of the oldest arrivals that contain notifications of a feed. It
-// reads at most limit arrivals.
+// Arrivals reads the oldest arrivals, at most limit of them, and returns the ids of those that
+// contain notifications of a feed.
 func Arrivals(ctx context.Context, db *postgres.DB, feed notification.FeedID, limit int) ([]notification.ArrivalID, error) {
 	const query = `
 		select id from (select id, feed_ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $2) oldest
@@ -276,7 +275,7 @@ func Arrivals(ctx context.Context, db *postgres.DB, feed notification.FeedID, li
 	return postgres.Values[notification.ArrivalID](ctx, db, query, feed, limit, knownTypes)
 }
 
-// Waiting reports whether one of the arrivals was not distributed yet.
+// Waiting reports whether one of the given arrivals was not distributed yet.
 func Waiting(ctx context.Context, db *postgres.DB, arrivals []notification.ArrivalID) (bool, error) {
 	const query = `select exists (select from notification_arrivals where id = any($1))`
 	return postgres.Value[bool](ctx, db, query, arrivals)
