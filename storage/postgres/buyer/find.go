@@ -14,11 +14,11 @@ import (
 )
 
 // The statements below add conversions of a buyer to the list of an erasure. They find the
-// conversions with a property by an index, and read at most @most conversions after the id
-// @after, in the order of the ids. They do not add a conversion that is already erased, or that
-// happened and was stored after @until. The index returns all conversions with the property for
-// each part. A buyer has few conversions. Only an address that a shop reports for all its
-// guests has more conversions than one part.
+// conversions with a property by an index, and read one part of them: at most @most conversions
+// after the id @after, in the order of the ids. They do not add a conversion that is already
+// erased, or that happened and was stored after @until. The index returns all conversions with
+// the property for each part. A buyer has few conversions. Only an address that a shop reports
+// for all its guests has more conversions than one part.
 const (
 	addSalesOfTransaction = addSales + `
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.external_transaction_id = @value` + inParts

@@ -3,7 +3,7 @@ package check
 // The checks of clicks and of conversions skip days and conversions with entries in the log,
 // which are not yet added to the sums.
 
-// sampledDays are yesterday, and a day of the last 60 days that changes every night.
+// sampledDays are yesterday, and one more day of the last 60 days, another one every night.
 const sampledDays = `
 	select (now() at time zone 'UTC')::date - back as day
 	from (values (1), (2 + ((now() at time zone 'UTC')::date - date '2026-01-01') % 59)) as d (back)`

@@ -94,7 +94,7 @@ type purgePosition struct {
 // acceptable: everyone who uses the same browser version has the same user agent hash,
 // and the hash changes every month.
 //
-// Purge compares the time in a click's id, which differs from the time of its receipt by at most five minutes.
+// Purge uses the time in a click's id, which differs from the time of its receipt by at most five minutes.
 func Purge(ctx context.Context, db *postgres.DB, before time.Time, mayContinue func() bool) (int64, error) {
 	days, err := clickDays(ctx, db)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// lockCustomers inserts new customers and locks all until the transaction ends, so that
-// conversions of one customer are decided one after the other.
+// lockCustomers inserts new customers and locks all customers until the transaction ends, so
+// that conversions of one customer are decided one after the other.
 var lockCustomers = postgres.RowsOf[newCustomerRow](`
 	insert into customers as u ({columns})
 	values {rows}

@@ -29,9 +29,9 @@ import (
 // conversion occurred. Otherwise all sales of a day that are reported at once would look like a
 // burst. The rule examines only the latest conversions of the hour (@max_examined).
 //
-// For the rule duplicate_customer, the participants before and after the candidate are
-// searched separately. So a customer with many conversions of one participant, such as an
-// address that the merchant reports for all guests, costs no more than any other.
+// For the rule duplicate_customer, the participants before and after the candidate are searched
+// separately. So a customer with many conversions of one participant, such as an address that
+// the merchant reports for all guests, costs no more than any other customer.
 var findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (

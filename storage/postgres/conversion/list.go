@@ -13,11 +13,11 @@ import (
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
-// Lists of conversions, newest first. For each condition of a filter, except the time,
-// there is an index that contains the column of the condition and has the order of the
-// list. If a filter has several conditions, Postgres uses the index of one of them. It
-// skips the rows before the page in the index, and reads those of the page by their
-// primary keys. The total is counted in the same index up to affiliate.MaxTotal.
+// Lists of conversions, newest first. For each condition of a filter, except the time, there is
+// an index that contains the column of the condition and has the order of the list. If a filter
+// has several conditions, Postgres uses the index of one of them. It skips the rows before the
+// page in the index, and reads the rows of the page by their primary keys. The total is counted
+// in the same index up to affiliate.MaxTotal.
 
 // conversionColumns select conversion.StoredConversion from conversions c.
 var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,

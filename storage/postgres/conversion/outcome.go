@@ -37,7 +37,7 @@ type outcome struct {
 }
 
 // queueOutcomes queues the statements that follow from decisions: they insert commissions and
-// fraud events, count redemptions, bind customers and update the stats. The caller queues the
+// fraud events, add redemptions, bind customers and update the stats. The caller queues the
 // statements that insert conversions and change commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) {
 	var earned []commission.Commission
@@ -82,7 +82,7 @@ func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.
 }
 
 // queueBindingAndPayment binds the customer of an attributed conversion, unless the customer is
-// already bound, and counts a recurring payment.
+// already bound, and adds 1 to the customer's payments if the conversion is a payment.
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {

@@ -161,7 +161,7 @@ var lockParkedSQL = `
 	limit $5
 	for update`
 
-// selectParkedFor selects conversions with parked refunds, with one search for each.
+// selectParkedFor selects the given conversions that have parked refunds, with one search for each.
 const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -232,7 +232,7 @@ const dropExpiredRefunds = `
 		for update skip locked) as expired
 	where r.workspace_id = expired.workspace_id and r.id = expired.id`
 
-// DropExpiredRefunds deletes at most limit expired parked refunds, and returns how many.
+// DropExpiredRefunds deletes at most limit expired parked refunds, and returns their number.
 func DropExpiredRefunds(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, dropExpiredRefunds, now, limit)
 	return tag.RowsAffected(), err

@@ -126,7 +126,7 @@ func drop(ctx context.Context, tx *postgres.Tx, lock string, args ...any) error 
 	return dropIDs(ctx, tx, ids)
 }
 
-// dropIDs deletes locked exports with all that belongs to them.
+// dropIDs deletes locked exports with their pieces, tokens and recipients.
 func dropIDs(ctx context.Context, tx *postgres.Tx, ids []privacy.ExportID) error {
 	if len(ids) == 0 {
 		return nil

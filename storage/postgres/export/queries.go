@@ -280,7 +280,7 @@ var (
 
 // The records of clicks, conversions and money.
 var (
-	// The days of one participant after another.
+	// This query reads the days of one participant after the days of the previous participant.
 	workspaceClickDays = query{
 		from: `participants p cross join lateral (
 			select t.workspace_id, t.program_id, t.participant_id, t.mode, t.day, ` + clickDayCounts + `
