@@ -49,9 +49,9 @@ func (r Role) MayManage(other Role) bool {
 // UnmanageableRoles returns the roles that a member of role r cannot manage.
 func (r Role) UnmanageableRoles() []Role { return slices.DeleteFunc(Roles(), r.MayManage) }
 
-// CheckRoleChange checks whether a caller of role r may change the role of a member.
-// owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if the
-// workspace would have no owner left.
+// CheckRoleChange checks whether a caller of role r may change a member's role from one role to
+// another. The parameter owners is the number of owners in the workspace. Errors: FORBIDDEN;
+// LAST_OWNER if the workspace would have no owner left.
 func (r Role) CheckRoleChange(from, to Role, owners int) error {
 	if !r.MayManage(from) || !r.MayManage(to) {
 		return Refuse(ReasonForbidden)
@@ -62,9 +62,9 @@ func (r Role) CheckRoleChange(from, to Role, owners int) error {
 	return nil
 }
 
-// CheckRemoval checks whether a caller of role r may remove a member of another role.
-// owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if the
-// workspace would have no owner left.
+// CheckRemoval checks whether a caller of role r may remove a member with the given role. The
+// parameter owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if
+// the workspace would have no owner left.
 func (r Role) CheckRemoval(member Role, owners int) error {
 	if !r.MayManage(member) {
 		return Refuse(ReasonForbidden)
@@ -130,9 +130,9 @@ type AuditEntry struct {
 	ID   AuditID
 	Mode *Mode // nil if the entry is about the workspace as a whole
 	At   time.Time
-	// Actor is a user's id, a key's id, or "system". ActorName is the present name of
-	// that user or key. It is nil for "system", and for users and keys that no longer
-	// exist.
+	// Actor is the id of a user, an API key or a service token, or "system". ActorName is the
+	// current name of this actor. It is nil for "system", and for an actor that no longer
+	// exists or has left the workspace.
 	Actor        string
 	ActorName    *string
 	Action       string // noun.verb

@@ -1,5 +1,5 @@
-// Package account has the rules of accounts and of what gives access to them: workspaces and
-// their members, sessions, second factors, keys and tokens.
+// Package account has the rules of accounts, workspaces and their members, and of the
+// credentials that give access to them: sessions, second factors, keys and tokens.
 package account
 
 import (
@@ -29,15 +29,15 @@ type User struct {
 	ID    affiliate.UserID
 	Kind  affiliate.AccountKind
 	Email string // lower case
-	// EmailVerified is true if the user has proved to read the mail of the address.
+	// EmailVerified is true if the user has proved access to the mailbox of Email.
 	EmailVerified bool
-	// SecondFactor is true if a login asks for a code of an authenticator app.
+	// SecondFactor is true if a login requires a code of an authenticator app.
 	SecondFactor bool
 	Name         string
 	Country      *string // ISO 3166-1 alpha-2
 	CreatedAt    time.Time
-	// Unclaimed is true until the owner of an account that a merchant has made sets a
-	// password. A login to the account is not possible until then.
+	// Unclaimed is true for an account that a merchant has created, until its owner sets a
+	// password. Until then, nobody can log in to the account.
 	Unclaimed bool
 }
 
@@ -73,20 +73,20 @@ type Account struct {
 // from its workspace cannot log in.
 func (a Account) MayLogIn() bool { return a.Kind == affiliate.Partner || a.Member != nil }
 
-// Registration says who can create an account of one kind.
+// Registration says who can create accounts of one kind, merchant or partner.
 type Registration string
 
-// With OpenRegistration, everybody can register. With InviteRegistration, a person needs
-// the token of an invitation. With ClosedRegistration, no person can register. A person can
-// then only accept an invitation to an existing workspace.
+// With OpenRegistration, everybody can register. With InviteRegistration, a person needs the
+// token of an invitation. With ClosedRegistration, nobody can register: an account is created
+// only if a person accepts an invitation to an existing workspace.
 const (
 	OpenRegistration   Registration = "open"
 	InviteRegistration Registration = "invite"
 	ClosedRegistration Registration = "closed"
 )
 
-// MemberNotification returns a notification about a member for the feed of the workspace.
-// facts are the values of the placeholders in its text.
+// MemberNotification returns a notification about a member for the feed of the workspace. The
+// parameter facts has the values of the placeholders in the text of the notification.
 func MemberNotification(
 	workspace affiliate.WorkspaceID, kind notification.Type, member affiliate.UserID, at time.Time, facts map[string]string,
 ) notification.Notification {
@@ -189,22 +189,22 @@ const (
 	maxCodeFailures = 100
 	// RecoveryCodes is the number of recovery codes of a second factor.
 	RecoveryCodes = 10
-	// recoveryCodeBytes are 80 random bits, which cannot be guessed.
+	// recoveryCodeBytes is the length of a recovery code. Its 80 random bits cannot be guessed.
 	recoveryCodeBytes = 10
 )
 
-// ChallengeField is the key of the challenge in the metadata of SECOND_FACTOR_REQUIRED. The
-// field of the REST response has the same name.
+// ChallengeField is the name of the challenge in the metadata of the error
+// SECOND_FACTOR_REQUIRED, and in the REST response to a login.
 const ChallengeField = "challenge"
 
-// SecondFactor is the TOTP of an account (RFC 6238).
+// SecondFactor is the time-based one-time password (TOTP) of an account (RFC 6238).
 type SecondFactor struct {
 	User affiliate.UserID `db:"user_id"`
 	// Secret is the encrypted secret.
 	Secret    []byte
 	CreatedAt time.Time
-	// ConfirmedAt is nil if the user has not shown yet that the app has the secret. The
-	// factor then has no effect.
+	// ConfirmedAt is nil until the user enters a code, which shows that the app has the secret.
+	// Until then, the factor has no effect.
 	ConfirmedAt *time.Time
 	// LastStep is the time step of the latest code that was accepted.
 	LastStep int64
@@ -213,8 +213,8 @@ type SecondFactor struct {
 	Failures int
 }
 
-// CheckFailures checks whether a code may be tried. Without this limit, a person who knows
-// the password could try codes for weeks, because each is one of a million. Errors:
+// CheckFailures checks whether a code may be tried. Without this limit, a person who knows the
+// password could try codes for weeks, because there are only a million codes. Errors:
 // INVALID_CREDENTIALS.
 func (f SecondFactor) CheckFailures() error {
 	if f.Failures < maxCodeFailures {
@@ -223,10 +223,10 @@ func (f SecondFactor) CheckFailures() error {
 	return &affiliate.Error{Reason: affiliate.ReasonInvalidCredentials, Message: "There were 100 wrong codes in a row. Codes are refused until the password is reset."}
 }
 
-// MatchStep returns the time step of a code that is valid at the given time. matches reports
-// whether the code belongs to a time step. A code is valid one step before and after its own step, unless
-// LastStep is its step or a later step: each code works once. ok is false if the code is not
-// valid.
+// MatchStep returns the time step of a code that is valid at the given time. The parameter
+// matches reports whether the code belongs to a time step. A code is valid during its own time
+// step, the step before and the step after. It is not valid if its step is LastStep or earlier,
+// so each code works once.
 func (f SecondFactor) MatchStep(now time.Time, matches func(step int64) bool) (step int64, ok bool) {
 	current := now.Unix() / int64(TOTPStep/time.Second)
 	for step := current - totpDrift; step <= current+totpDrift; step++ {

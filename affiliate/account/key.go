@@ -120,8 +120,8 @@ func isBase62(s string) bool {
 	return true
 }
 
-// APIKey is a key as a row of the table api_keys. The text of a secret key is not stored: it is
-// looked up by its digest.
+// APIKey is a key as a row of the table api_keys. The text of a secret key is not stored. A key
+// is looked up by its digest.
 type APIKey struct {
 	ID affiliate.APIKeyID `db:"id,fixed"`
 	affiliate.Scope
@@ -165,9 +165,9 @@ func (k APIKey) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
-// Roll returns k after a successor was created. k keeps working until the grace period
-// ends; without a grace period it stops at once. If k expires before the end of the
-// grace period, its expiry does not change. Errors: NOT_FOUND if k is not active or
+// Roll returns k with the changes that the creation of its successor makes. k keeps working
+// until the grace period ends; without a grace period it stops at once. If k expires before the
+// end of the grace period, its expiry does not change. Errors: NOT_FOUND if k is not active or
 // already has a successor.
 func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
 	if !k.Active(at) || k.RolledAt != nil {
@@ -194,8 +194,8 @@ func (k APIKey) Revoke(at time.Time) (APIKey, error) {
 	return k, nil
 }
 
-// CheckKeys checks whether a mode that has active keys of a kind may get another one. limit
-// is MaxSecretKeys or MaxServiceTokens. Errors: API_KEY_LIMIT_EXCEEDED.
+// CheckKeys checks whether a mode with the given number of active keys of a kind may get another
+// key. The parameter limit is MaxSecretKeys or MaxServiceTokens. Errors: API_KEY_LIMIT_EXCEEDED.
 func CheckKeys(active, limit int) error {
 	if active >= limit {
 		return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
@@ -210,16 +210,16 @@ type PublicKeyTarget struct {
 	// AllowedOrigins are the allowed origins of the workspace. If the list is empty,
 	// every origin is allowed.
 	AllowedOrigins []string
-	// EnforceOrigins says that clicks from origins that are not allowed are rejected.
-	// Otherwise these clicks are recorded and marked.
+	// EnforceOrigins says that clicks from origins that are not allowed are rejected. If it is
+	// false, these clicks are stored and marked.
 	EnforceOrigins bool
 	// RequireOrigin says that clicks without an origin are rejected too.
 	RequireOrigin bool
 }
 
-// ServiceToken is a credential with which a program manages a workspace, in one mode and
-// with one role, as a row of the table service_tokens. Its text is not stored: it is looked up
-// by its digest.
+// ServiceToken is a credential with which a program manages a workspace, in one mode and with
+// one role, as a row of the table service_tokens. The text of the token is not stored. A token
+// is looked up by its digest.
 type ServiceToken struct {
 	ID affiliate.ServiceTokenID `db:"id,fixed"`
 	affiliate.Scope
@@ -250,10 +250,10 @@ const MaxServiceTokens = 20
 // expiry.
 const DefaultServiceTokenLife = 90 * 24 * time.Hour
 
-// GenerateServiceToken creates a service token from the fields of t that its creator has
-// chosen. It returns the token in clear text and the record to store. If ExpiresAt is
-// zero, the token is valid for DefaultServiceTokenLife. Errors: VALIDATION_ERROR if
-// ExpiresAt is not in the year after at.
+// GenerateServiceToken creates a service token from the fields of t that the creator of the
+// token has chosen. It returns the token in clear text and the record to store. If ExpiresAt is
+// zero, the token is valid for DefaultServiceTokenLife. Errors: VALIDATION_ERROR if ExpiresAt
+// is not after the time at, or more than a year after it.
 func GenerateServiceToken(t ServiceToken, at time.Time) (Key, ServiceToken, error) {
 	if t.ExpiresAt.IsZero() {
 		t.ExpiresAt = at.Add(DefaultServiceTokenLife)
@@ -284,11 +284,11 @@ func (t ServiceToken) CheckManageable(by affiliate.Role) error {
 	return nil
 }
 
-// Roll returns t after a successor was created, and the successor in clear text and as
-// the record to store. The successor is valid for as long as t was when t was created. t
-// keeps working until the grace period ends; without a grace period it stops at once. If
-// t expires before the end of the grace period, its expiry does not change. Errors:
-// NOT_FOUND if t is not active or already has a successor.
+// Roll returns t with the changes that the creation of its successor makes, and the successor
+// in clear text and as the record to store. The successor gets the lifetime that t had at its
+// creation, at most a year. The token t keeps working until the grace period ends; without a
+// grace period it stops at once. If t expires before the end of the grace period, its expiry
+// does not change. Errors: NOT_FOUND if t is not active or already has a successor.
 func (t ServiceToken) Roll(grace time.Duration, by affiliate.UserID, at time.Time) (rolled ServiceToken, text Key, successor ServiceToken, err error) {
 	if !t.Active(at) || t.RolledAt != nil {
 		return ServiceToken{}, Key{}, ServiceToken{}, affiliate.Refuse(affiliate.ReasonNotFound)
@@ -337,9 +337,9 @@ func (t ServiceToken) Notification(kind notification.Type, by affiliate.UserID, 
 	return n
 }
 
-// KeyNotification returns a notification about a secret key that a member, or a service
-// token that the member has created, has created, rolled or revoked. It returns none for a
-// public key, which is not a secret.
+// KeyNotification returns a notification that a secret key was created, rolled or revoked. The
+// parameter by is the member who did this, or the creator of the service token that did it. A
+// public key has no notification, because it is not a secret.
 func KeyNotification(kind notification.Type, key APIKey, by affiliate.UserID, at time.Time) []notification.Notification {
 	if key.Kind != SecretKey {
 		return nil

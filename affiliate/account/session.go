@@ -22,7 +22,7 @@ type Session struct {
 	ID            affiliate.SessionID `db:"id,fixed"`
 	User          affiliate.UserID    `db:"user_id,fixed"`
 	CreatedAt     time.Time           `db:"created_at,fixed"`
-	IdleExpiresAt time.Time           // 30 days after the last refresh
+	IdleExpiresAt time.Time           // 30 days after the last refresh, at most ExpiresAt
 	ExpiresAt     time.Time           `db:"expires_at,fixed"` // 90 days after CreatedAt
 	RevokedAt     *time.Time
 }
@@ -38,11 +38,11 @@ func NewSession(user affiliate.UserID, now time.Time) Session {
 	}
 }
 
-// recentLogin is how long after a login a call that would need the password does not need it.
+// recentLogin is the time after a login in which calls that need the password accept the login instead.
 const recentLogin = 15 * time.Minute
 
-// IsRecentLogin reports whether a session began at most 15 minutes ago. Calls that refresh the
-// session do not change its id, which contains the time of the login.
+// IsRecentLogin reports whether a session began at most 15 minutes ago. The id of a session
+// contains the time of the login. Refreshing the session does not change the id.
 func IsRecentLogin(session affiliate.SessionID, now time.Time) bool {
 	began, ok := session.Time()
 	return ok && now.Sub(began) <= recentLogin
@@ -71,16 +71,16 @@ type RefreshToken struct {
 // LoginAttempt is an attempt to log in. It counts as failed until a session is created.
 type LoginAttempt struct {
 	ID affiliate.LoginAttemptID
-	// Subject are the digests of the account's kind and e-mail address. The first is stored.
+	// Subject has the digests of the account's kind and e-mail address. The first digest is stored.
 	Subject affiliate.Digests
-	// Bucket are the digests of LoginBucket. The first is stored. Only attempts in the same
-	// bucket delay each other.
+	// Bucket has the digests that LoginBucket returns. The first digest is stored. Only
+	// attempts in the same bucket delay each other.
 	Bucket affiliate.Digests
 	At     time.Time
 }
 
-// LoginSubject returns the keyed digests of an account's kind and e-mail address. Stored login
-// attempts contain the first of them instead of the address. email must be in lower case.
+// LoginSubject returns the keyed digests of an account's kind and e-mail address. Stored login attempts
+// contain the first digest instead of the address. The parameter email must be in lower case.
 func LoginSubject(keys affiliate.HashKeys, kind affiliate.AccountKind, email string) affiliate.Digests {
 	return keys.Digests(func(key []byte) []byte {
 		mac := hmac.New(sha256.New, key)
@@ -89,7 +89,7 @@ func LoginSubject(keys affiliate.HashKeys, kind affiliate.AccountKind, email str
 	})
 }
 
-// LoginCaller identifies the origin of attempts that count together.
+// LoginCaller has the facts about a caller from which LoginBucket chooses the caller's bucket.
 type LoginCaller struct {
 	// Session is set for calls with a valid session.
 	Session affiliate.SessionID
@@ -99,11 +99,11 @@ type LoginCaller struct {
 	KnownDevice bool
 }
 
-// LoginBucket returns the keyed digests of the bucket in which the failed attempts of a caller
-// count for an account. Calls with a session count per session, and other calls per network.
-// Known devices have a bucket of their own. A stranger who fails on purpose therefore delays
-// neither the sessions nor the known devices of the owner, nor the owner's attempts from other
-// networks. email must be in lower case.
+// LoginBucket returns the keyed digests of the caller's bucket. A bucket has the failed logins
+// to one account from one session, from the known devices of one network, or from the other
+// devices of one network. A stranger who fails on purpose therefore delays neither the sessions
+// nor the known devices of the owner, nor the owner's attempts from other networks. The
+// parameter email must be in lower case.
 func LoginBucket(keys affiliate.HashKeys, kind affiliate.AccountKind, email string, caller LoginCaller) affiliate.Digests {
 	name := "network:" + caller.Network
 	switch {
@@ -119,18 +119,18 @@ func LoginBucket(keys affiliate.HashKeys, kind affiliate.AccountKind, email stri
 	})
 }
 
-// Limits on failed logins to one account. After freeLoginFailures failed attempts of a
-// bucket (LoginBucket) within LoginFailureWindow, each further attempt has to wait. The
-// wait doubles each time, up to longestLoginWait.
+// Limits on failed logins to one account. After freeLoginFailures failed attempts in a bucket
+// (LoginBucket) within LoginFailureWindow, each further attempt has to wait. The wait begins
+// with a second and doubles with each failure, up to longestLoginWait.
 const (
 	LoginFailureWindow = 15 * time.Minute
 	freeLoginFailures  = 10
 	longestLoginWait   = time.Minute
 )
 
-// LoginWait returns how long an attempt at the given time has to wait. failures is the
-// number of earlier failed attempts in its bucket within LoginFailureWindow, and last is the time of
-// the latest failed attempt.
+// LoginWait returns how long an attempt at the given time has to wait. The parameter failures
+// is the number of failed attempts in the same bucket within LoginFailureWindow, and the
+// parameter last is the time of the latest of them.
 func LoginWait(failures int, last, now time.Time) time.Duration {
 	if failures < freeLoginFailures {
 		return 0
@@ -146,7 +146,7 @@ func LoginWait(failures int, last, now time.Time) time.Duration {
 // another device causes a notification.
 const DeviceMemory = 90 * 24 * time.Hour
 
-// deviceSize is in bytes.
+// deviceSize is the length of a device hash in bytes.
 const deviceSize = 16
 
 var versionNumber = regexp.MustCompile(`[0-9]+(?:[._][0-9]+)*`)
@@ -164,20 +164,20 @@ func DeviceHash(keys affiliate.HashKeys, user affiliate.UserID, network, agent s
 	})
 }
 
-// EmailTokenPurpose is what a token that was mailed to an address can be used for.
+// EmailTokenPurpose is the purpose of a token that was mailed to an address.
 type EmailTokenPurpose string
 
-// The purposes of e-mail tokens. A token for verification proves that the user reads the
-// mail of the account's address. A token for a change proves the same for the new address
-// and makes it the address of the account. A token for a reset sets a new password.
+// The purposes of e-mail tokens. A token for verification proves that the user reads the mail
+// of the account's address. A token for a change proves that the user reads the mail of a new
+// address, and makes it the address of the account. A token for a reset sets a new password.
 const (
 	TokenVerify EmailTokenPurpose = "verify"
 	TokenChange EmailTokenPurpose = "change"
 	TokenReset  EmailTokenPurpose = "reset"
 )
 
-// Lifetimes of e-mail tokens. A reset is valid for a shorter time, because its token gives
-// access to the account.
+// Lifetimes of e-mail tokens. The token of a reset has a shorter life, because it gives access
+// to the account.
 const (
 	VerifyTokenLife = 24 * time.Hour
 	ResetTokenLife  = time.Hour
@@ -208,9 +208,9 @@ type EmailToken struct {
 	UsedAt    *time.Time // when it was used or revoked
 }
 
-// NewEmailToken returns a token that begins at the given time, its text and the digest of
-// the text. The text has 256 random bits and a prefix, by which people and secret
-// scanners recognize it.
+// NewEmailToken returns a token that is valid from the given time, its text and the digest of
+// the text. The text has 256 random bits and a prefix, by which people and secret scanners
+// recognize it.
 func NewEmailToken(user affiliate.UserID, purpose EmailTokenPurpose, address string, at time.Time) (token EmailToken, text string, digest [sha256.Size]byte) {
 	prefix, life := "ver_", VerifyTokenLife
 	if purpose == TokenReset {
@@ -221,8 +221,8 @@ func NewEmailToken(user affiliate.UserID, purpose EmailTokenPurpose, address str
 	return token, text, DigestEmailToken(text)
 }
 
-// NewClaimToken returns a token with which the owner of an account that somebody else has made
-// sets the first password. It is valid as long as an invitation.
+// NewClaimToken returns a token with which a user sets the first password of an account that
+// another person has created. The token is valid as long as an invitation.
 func NewClaimToken(user User, at time.Time) (token EmailToken, text string, digest [sha256.Size]byte) {
 	token, text, digest = NewEmailToken(user.ID, TokenReset, user.Email, at)
 	token.ExpiresAt = at.Add(InviteLife)
@@ -235,8 +235,8 @@ func DigestEmailToken(text string) [sha256.Size]byte { return sha256.Sum256([]by
 // Usable reports whether the token has neither been used nor expired at the given time.
 func (t EmailToken) Usable(now time.Time) bool { return t.UsedAt == nil && now.Before(t.ExpiresAt) }
 
-// Verifies reports whether the token verifies an address of the account at the given
-// time: its current address, or the address to which it changes.
+// Verifies reports whether the token verifies an address at the given time: the current address
+// of the account, or the new address of a change.
 func (t EmailToken) Verifies(account Account, now time.Time) bool {
 	if !t.Usable(now) {
 		return false

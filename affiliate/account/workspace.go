@@ -24,15 +24,15 @@ type Workspace struct {
 	// test mode. If it is nil, mail of test mode is not sent.
 	TestMailRedirect *string
 	// SecondPersonAboveCents is the total of a payout batch in a currency, in minor units,
-	// above which two members must confirm the batch. If it is nil, one is enough.
+	// above which two members must confirm the batch. If it is nil, one member is enough.
 	SecondPersonAboveCents *int64
 	// RequireSecondFactor means that members without a second factor can only read.
 	RequireSecondFactor bool
 	// BooksClosedUntil is the end of the closed periods, for both modes. No entry of the
 	// ledger gets an earlier date. If it is nil, no period is closed.
 	BooksClosedUntil *time.Time
-	// RetainPayeeYears is for how many years after the payment the name of an erased partner
-	// stays on paid payouts of live mode, 0 to 30. If it is 0, the name does not stay.
+	// RetainPayeeYears is the number of years, 0 to 30, for which a paid payout of live mode keeps the
+	// name of an erased partner after the payment. If it is 0, the payout does not keep the name.
 	RetainPayeeYears int
 	Version          int       // increases by one with every change of the settings
 	CreatedAt        time.Time `db:"created_at,fixed"`
@@ -76,8 +76,8 @@ func NewWorkspace(name string, at time.Time) Workspace {
 	}
 }
 
-// WorkspacePatch changes some settings. Name, currency and timezone cannot be cleared.
-// Clearing the policy sets it to ObserveOrigins.
+// WorkspacePatch holds changes of the settings of a workspace. Name, currency and timezone
+// cannot be cleared. Clearing the policy sets it to ObserveOrigins.
 type WorkspacePatch struct {
 	Name             affiliate.Change[string]
 	Currency         affiliate.Change[string]
@@ -85,16 +85,16 @@ type WorkspacePatch struct {
 	AllowedOrigins   affiliate.Change[[]string]
 	OriginPolicy     affiliate.Change[OriginPolicy]
 	TestMailRedirect affiliate.Change[string]
-	// SecondPersonAboveCents is Workspace.SecondPersonAboveCents.
+	// If SecondPersonAboveCents is cleared, one member is enough for every batch.
 	SecondPersonAboveCents affiliate.Change[int64]
-	// RequireSecondFactor is false if it is cleared.
+	// Clearing RequireSecondFactor sets it to false.
 	RequireSecondFactor affiliate.Change[bool]
-	// RetainPayeeYears is 0 if it is cleared.
+	// Clearing RetainPayeeYears sets it to 0.
 	RetainPayeeYears affiliate.Change[int]
 }
 
-// Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
-// Errors: VALIDATION_ERROR.
+// Patch returns w with the given changes. The caller sets Version and UpdatedAt. Errors:
+// VALIDATION_ERROR.
 func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	var found affiliate.Violations
 	for _, field := range []struct {
@@ -122,8 +122,8 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	return w, found.Err()
 }
 
-// WorkspaceObject holds the settings that are compared after an update. The audit log
-// shows the e-mail address masked.
+// WorkspaceObject holds the settings of a workspace in the form in which the audit log shows
+// their changes. The audit log shows the e-mail address masked.
 type WorkspaceObject struct {
 	Name             string       `json:"name"`
 	Currency         string       `json:"currency"`
@@ -138,7 +138,7 @@ type WorkspaceObject struct {
 	RetainPayeeYears       int     `json:"retain_payee_years"`
 }
 
-// Object returns the settings of w that are compared after an update.
+// Object returns the settings of w in the form in which the audit log shows their changes.
 func (w Workspace) Object() WorkspaceObject {
 	origins := w.AllowedOrigins
 	if origins == nil {
@@ -173,11 +173,11 @@ func ValidTimezone(name string) bool {
 // DefaultCurrency is the currency of new workspaces.
 const DefaultCurrency = "USD"
 
-// CloseBooks returns w with its books closed up to a date or time. A date (YYYY-MM-DD)
-// closes the whole day in the time zone of w: the books are closed until the next day
-// begins. An RFC 3339 timestamp is itself the end of the closed periods. Errors:
-// VALIDATION_ERROR if text is no date or time, or if the period has not ended at the time
-// now; PERIOD_CLOSED if the books are already closed up to a later time.
+// CloseBooks returns w with its books closed up to a date or time. A date (YYYY-MM-DD) closes
+// the whole day in the time zone of w: the books are closed until the next day begins. An RFC
+// 3339 timestamp is itself the end of the closed periods. Errors: VALIDATION_ERROR if text is
+// neither a date nor a timestamp, or if the closed period would end after the time now;
+// PERIOD_CLOSED if the books are already closed up to a later time.
 func (w Workspace) CloseBooks(text string, now time.Time) (Workspace, error) {
 	closed, ok := affiliate.ParseEnd(text, w.Timezone)
 	if !ok {
@@ -219,8 +219,8 @@ func NewInvite(email string, by affiliate.UserID, at time.Time) Invite {
 // Open reports whether the invitation can be accepted at the given time.
 func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
 
-// MailedRecently reports whether the invitation was mailed less than InviteMailInterval
-// before the given time and was neither accepted nor revoked.
+// MailedRecently reports whether the invitation was mailed less than InviteMailInterval before
+// the given time and has not ended.
 func (i Invite) MailedRecently(now time.Time) bool {
 	return i.EndedAt == nil && i.CreatedAt.After(now.Add(-InviteMailInterval))
 }
@@ -238,7 +238,7 @@ func (i Invite) NewMail(kind notification.MailKind, account affiliate.AccountKin
 	}
 }
 
-// MemberInvite invites a member, as a row of the table member_invites.
+// MemberInvite is an invitation to become a member of a workspace. It is a row of the table member_invites.
 type MemberInvite struct {
 	Invite
 	Workspace affiliate.WorkspaceID `db:"workspace_id,fixed"`
@@ -253,9 +253,9 @@ func (i MemberInvite) Mail(workspace, inviter string) notification.Mail {
 	return mail
 }
 
-// InviteTokens has the two tokens of an invitation. Both accept it. Shown is in the response
-// to the member who invites. Mailed is only in the mail, so it proves that its holder reads
-// the mail of the invited address.
+// InviteTokens has the two tokens of an invitation. Either token is sufficient to accept the
+// invitation. The response to the member who invites contains Shown. Only the mail contains
+// Mailed, so Mailed proves that its holder reads the mail of the invited address.
 type InviteTokens struct{ Shown, Mailed string }
 
 // InviteDigests has the digests of InviteTokens, by which the invitation is found.

@@ -1,5 +1,5 @@
-// Package affiliatetest has values and comparisons for the tests of the packages below
-// affiliate. It imports only package affiliate, so that their internal tests can import it.
+// Package affiliatetest has values and comparisons for the tests of the packages below affiliate. It
+// imports only package affiliate, so that the internal tests of these packages can import affiliatetest.
 package affiliatetest
 
 import (
@@ -17,7 +17,7 @@ import (
 // Noon is the time of the examples.
 var Noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// ID returns a UUIDv7 with the time noon and n as its last byte.
+// ID returns a UUIDv7 whose time is 16 minutes after Noon and whose last byte is n.
 func ID[I affiliate.AnyID](n byte) I {
 	id := uuid.MustParse("019ca954-0400-7000-8000-000000000000")
 	id[15] = n
