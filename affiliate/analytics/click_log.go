@@ -15,10 +15,10 @@ import (
 // clicks also stores the list, and a job adds the clicks of the list to the sums later. The
 // zero value is an empty list.
 //
-// Each click consists of the number of its owner in the order of first use (a new number is
-// followed by the three ids), the difference of its quarter from that of the owner's previous
-// click, a byte of flags, a bit set of the dimensions whose values differ from those of the
-// owner's previous click, and these values with their lengths. The numbers are varints.
+// A click consists of the number of its owner (owners are numbered in the order of first use, and a new
+// number is followed by the three ids of the owner), the number of quarters since the owner's previous
+// click, a byte of flags, two bytes with a bit for each dimension whose value differs from the owner's
+// previous click, and these values, each after a byte with its length. The two numbers are varints.
 type ClickLog struct {
 	buf    []byte
 	owners map[Owner]int
@@ -27,7 +27,7 @@ type ClickLog struct {
 	oldest Quarter
 }
 
-// ownerState is the owner of clicks in a list, with the quarter and the values of its last click.
+// ownerState is the owner of clicks in a list, with the quarter and the values of the owner's last click.
 type ownerState struct {
 	Owner
 	at     Quarter
@@ -93,7 +93,7 @@ func (l *ClickLog) append(c *click.Click, flags byte) {
 
 var errClickLog = errors.New("analytics: invalid list of clicks")
 
-// AddClicks adds the clicks of a ClickLog to the sums, and the new ones to weights.
+// AddClicks adds the clicks of a ClickLog to the sums, and the values of clicks that are not removed to weights.
 func (s Sums) AddClicks(log []byte, weights Weights) error {
 	var owners []ownerState
 	r := logReader{rest: log}
@@ -126,7 +126,7 @@ func (s Sums) AddClicks(log []byte, weights Weights) error {
 	return nil
 }
 
-// AddClick adds a click to the sums of its link, and its values to weights.
+// AddClick adds a click to the sums of its owner, and the values of the click to weights.
 func (s Sums) AddClick(c *click.Click, weights Weights) {
 	at, values := QuarterOf(c.ReceivedAt), ClickValues(c)
 	s.addAll(Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}, at, values[:], "", clickCounts(flagsOf(c)))
@@ -159,13 +159,13 @@ func clickCounts(flags byte) Counts {
 	return counts
 }
 
-// logReader reads the parts of a stored form. After the first invalid part it returns zero values.
+// logReader reads the parts of a stored ClickLog. After the first invalid part it returns zero values.
 type logReader struct {
 	rest   []byte
 	failed bool
 }
 
-// next returns the next n bytes. If fewer are left, it returns zeros.
+// next returns the next n bytes. If fewer bytes are left, it returns zeros.
 func (r *logReader) next(n int) []byte {
 	if r.failed || len(r.rest) < n {
 		r.failed, r.rest = true, nil

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// CohortKey identifies a stored sum of a cohort: of the customers whose first conversion was in
-// the month Cohort, and of their conversions in Month. Months begin in UTC.
+// CohortKey identifies a stored sum of the customers whose first conversion was in the month
+// Cohort, and of their conversions in the month Month. Months begin in UTC.
 //
-// The owner has a participant only together with its programme, and a link only together with
-// its participant. Without a programme, the cohort has all customers of the workspace. In all
-// cases, the owner of the first conversion and of the conversions must match.
+// If Owner is zero, the cohort has all customers of the workspace. If Owner has a programme, the sum
+// has only customers whose first conversion belongs to it, and only conversions that belong to it. The
+// same applies to a participant, which needs a programme, and to a link, which needs a participant.
 type CohortKey struct {
 	Owner
 	Cohort   Month  `sql:"date"`
@@ -29,8 +29,8 @@ type CohortCounts struct {
 // CohortSums holds sums of cohorts by their keys.
 type CohortSums map[CohortKey]CohortCounts
 
-// AddCustomer adds a customer to the cohorts of the workspace, and to those of the programme,
-// the participant and the link of its first conversion; sign is 1, or -1 to subtract it.
+// AddCustomer adds a customer to the cohorts of the workspace, and of the programme, participant and
+// link of the customer's first conversion. The parameter sign is 1, or -1 to subtract the customer.
 func (s CohortSums) AddCustomer(c *Customer, sign int64) {
 	if c.First.IsZero() {
 		return
@@ -65,7 +65,7 @@ func (s CohortSums) add(level Owner, cohort Month, activity Activity, sign int64
 	}
 }
 
-// contains reports whether other matches the ids of o that are not zero.
+// contains reports whether other has the same value for every id of o that is not zero.
 func (o *Owner) contains(other Owner) bool {
 	narrowed := *o
 	return narrowed.Narrow(other) && narrowed == other
@@ -78,11 +78,11 @@ type Cohort struct {
 	Cells []CohortCounts // by month, from the month of the cohort
 }
 
-// CohortReport computes the cohorts of a period from the stored sums, whose months begin in UTC.
-// The months of the report begin in the time zone of the period. Only the conversions of some
-// hours around the beginnings of months are in different months. These hours are the windows. The
-// customers with conversions in the windows are subtracted as the stored sums contain them, and
-// added as they belong to the report.
+// CohortReport computes the cohorts of a period from the stored sums, whose months begin in
+// UTC. The months of the report begin in the time zone of the period. Near the beginning of a
+// month, a conversion can be in another month of the report than in UTC. These hours are the
+// windows. For each customer with a conversion in a window, Move subtracts the customer from
+// the months in UTC and adds the customer to the months of the report.
 type CohortReport struct {
 	period   Period
 	currency string // of the amounts
@@ -110,8 +110,8 @@ func (r *CohortReport) Months() (first, last Month) {
 	return r.first, r.first + Month(len(r.starts)) - 1 //nolint:gosec // at most 24 months
 }
 
-// Windows returns the spans of time in which the months of conversions in UTC are not those of
-// the report, in the order of time. They do not overlap.
+// Windows returns the spans of time in which the month of a conversion in UTC is not its month
+// in the report, in the order of time. They do not overlap.
 func (r *CohortReport) Windows() []Period {
 	if len(r.starts) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (r *CohortReport) Windows() []Period {
 	return windows
 }
 
-// Add adds a stored sum.
+// Add adds a stored sum, unless its months are outside the report or its currency is another one.
 func (r *CohortReport) Add(cohort, month Month, currency string, counts CohortCounts) {
 	i, j := int(cohort-r.first), int(month-cohort)
 	if i < 0 || i >= len(r.cohorts) || j < 0 || j >= len(r.cohorts[i].Cells) || currency != "" && currency != r.currency {
@@ -137,8 +137,8 @@ func (r *CohortReport) Add(cohort, month Month, currency string, counts CohortCo
 	cell.Customers, cell.Totals = cell.Customers+counts.Customers, cell.plus(counts.Totals)
 }
 
-// Move moves a customer of the cohorts of an owner from the months in UTC to the months of the
-// report. conversions holds the customer's conversions in the windows.
+// Move moves a customer from the months in UTC to the months of the report, in the cohorts of
+// the given owner. The parameter conversions has the customer's conversions in the windows.
 func (r *CohortReport) Move(of Owner, c *Customer, conversions []Conversion) {
 	if !of.contains(c.Owner) {
 		return
@@ -177,7 +177,7 @@ func (r *CohortReport) monthOf(q Quarter) Month {
 // Cohorts returns the cohorts, the oldest first.
 func (r *CohortReport) Cohorts() []Cohort {
 	for i := range r.cohorts {
-		// Each customer has a conversion in the month of its cohort: the first.
+		// The first conversion of each customer is in the first month of the customer's cohort.
 		r.cohorts[i].Size = r.cohorts[i].Cells[0].Customers
 	}
 	return r.cohorts

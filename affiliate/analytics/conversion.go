@@ -8,32 +8,32 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
-// Conversion holds everything about a conversion that the analytics use. The stored copy says
-// what the sums contain, so that a change of the conversion can be applied to them.
+// Conversion holds everything about a conversion that the analytics use. The stored copy has the values
+// that were added to the sums, so that a change of the conversion can be applied to the sums.
 type Conversion struct {
 	ID    affiliate.ConversionID `db:"conversion_id,fixed"`
 	Owner                        // zero if the conversion is not attributed
-	// OccurredAt is when the conversion happened. All its numbers belong to the quarter of
-	// this time, also those of later refunds and changes of its commission.
+	// OccurredAt is when the conversion happened. All numbers of the conversion belong to the
+	// quarter of this time, also later refunds and changes of its commission.
 	OccurredAt time.Time
 	EventType  affiliate.EventType
 	Values     Values `db:"dimension_values"`
-	Customer   string `db:"customer_ref,nullable"` // empty if the report did not name the customer
-	// Click is the click that attributed the conversion; zero if none did.
+	Customer   string `db:"customer_ref,nullable"` // empty if not attributed, or if not reported
+	// Click is the click that attributed the conversion; zero if no click did.
 	Click affiliate.ClickID `db:"click_id,nullable"`
 	// ClickDeleted says that this click was deleted, so that its values are unknown.
 	ClickDeleted bool `db:"-"`
 	// ParticipantErased says that the participant was erased, and AllErased that the buyer or
-	// the whole workspace was erased. The values of the click must then not be kept.
+	// the whole workspace was erased. The values of ErasedDimensions must then not be kept.
 	ParticipantErased bool `db:"-"`
 	AllErased         bool `db:"-"`
-	// FirstOfCustomer says that it is the first attributed conversion of its customer.
+	// FirstOfCustomer says that this is the first attributed conversion of its customer.
 	FirstOfCustomer bool `db:"-"`
 	// WithoutCustomer says that the conversion is attributed, and that its report did not name
 	// the customer. It is false if the buyer was erased.
 	WithoutCustomer bool
 
-	Currency           string // of the sale; empty if there is none
+	Currency           string // of the sale; empty if the report has no amount
 	AmountCents        int64
 	RefundedCents      int64
 	Commission         commission.Status `db:"commission_status"` // empty if there is no commission
@@ -71,10 +71,10 @@ func (c *Conversion) Figures() Figures {
 	return f
 }
 
-// SetValues sets the values. click holds the values of the click that attributed the
-// conversion; nil if none did, or if it was deleted. The sub id of the conversion takes
-// precedence. promoCode is empty unless the promo code attributed the conversion, because
-// a partner must not see the codes of others.
+// SetValues sets the values of the dimensions. The parameter click has the values of the click that
+// attributed the conversion. It is nil without such a click, or if the click was deleted. A sub id
+// of the conversion replaces the sub id of the click. The parameter promoCode is empty unless the
+// promo code attributed the conversion, because a partner must not see the codes of other partners.
 func (c *Conversion) SetValues(click *Values, subID, promoCode string) {
 	c.Values = Values{}
 	if click != nil {
@@ -87,8 +87,8 @@ func (c *Conversion) SetValues(click *Values, subID, promoCode string) {
 	c.Values[eventTypeIndex] = string(c.EventType)
 }
 
-// KeepClickValues copies the values of a deleted click from the counted state of the
-// conversion, except those that an erasure has removed.
+// KeepClickValues copies the values of a deleted click from counted, the stored copy of the
+// conversion, except the values that an erasure has removed.
 func (c *Conversion) KeepClickValues(counted *Conversion) {
 	if !c.ClickDeleted || c.Click != counted.Click {
 		return
@@ -98,13 +98,13 @@ func (c *Conversion) KeepClickValues(counted *Conversion) {
 		erased = ErasedDimensions(c.AllErased)
 	}
 	for i, dimension := range clickDimensions {
-		if c.Values[i] == "" && !slices.Contains(erased, dimension) { // the conversion has a sub id of its own
+		if c.Values[i] == "" && !slices.Contains(erased, dimension) { // c.Values[i] can be the sub id of the conversion
 			c.Values[i] = counted.Values[i]
 		}
 	}
 }
 
-// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
+// AddConversion adds a conversion to the sums. The parameter sign is 1, or -1 to subtract it.
 func (s Sums) AddConversion(c *Conversion, sign int64) {
 	add := func(currency string, counts Counts) {
 		if sign < 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Period is a span of quarters that includes From and excludes To.
+// Period is a span of quarters of an hour that includes From and excludes To.
 type Period struct {
 	From, To Quarter
 	Zone     *time.Location // the time zone in which days begin
@@ -24,7 +24,7 @@ const (
 )
 
 // ParsePeriod parses the query parameters dateFrom, dateTo and timezone, as
-// affiliate.ParsePeriod does. The default is the last 30 days, including today.
+// affiliate.ParsePeriod does. By default, a period ends today and has 30 days.
 func ParsePeriod(from, to, timezone string, now time.Time) (Period, affiliate.Violations) {
 	parsed, zone, wrong := parse(from, to, timezone)
 	if wrong != nil {
@@ -41,11 +41,11 @@ func ParsePeriod(from, to, timezone string, now time.Time) (Period, affiliate.Vi
 	return newPeriod(start, end, zone)
 }
 
-// maxCohorts is the maximum number of months of first conversions, and the default.
+// maxCohorts is the maximum and the default number of cohorts. A cohort is a month of first conversions.
 const maxCohorts = 24
 
-// ParseCohorts does the same as ParsePeriod for cohorts. The period is extended to whole months.
-// The default is the current month and the 23 months before it.
+// ParseCohorts does the same as ParsePeriod for cohorts. The period is extended to whole
+// months. By default, a period ends with the current month and has 24 months.
 func ParseCohorts(from, to, timezone string, now time.Time) (Period, affiliate.Violations) {
 	parsed, zone, wrong := parse(from, to, timezone)
 	if wrong != nil {
@@ -96,7 +96,7 @@ func newPeriod(start, end time.Time, zone *time.Location) (Period, affiliate.Vio
 	return p, wrong
 }
 
-// Check returns the violations of the period if it is divided into intervals.
+// Check returns the violations of the limits on a period that is divided into the given intervals.
 func (p Period) Check(interval Interval) affiliate.Violations {
 	var wrong affiliate.Violations
 	switch {
@@ -110,7 +110,7 @@ func (p Period) Check(interval Interval) affiliate.Violations {
 }
 
 // Previous returns the period of the same length that ends where p begins. If p consists of
-// whole days of its zone, it has the same number of days.
+// whole days of its zone, the result has the same number of days.
 func (p Period) Previous() Period {
 	from, to := dateOf(p.From.Time(), p.Zone), dateOf(p.To.Time(), p.Zone)
 	start := p.From - (p.To - p.From)
@@ -123,7 +123,7 @@ func (p Period) Previous() Period {
 // Contains reports whether the period contains a quarter.
 func (p Period) Contains(q Quarter) bool { return p.From <= q && q < p.To }
 
-// Days returns the first and the last UTC day with a part in the period, if not empty.
+// Days returns the first and the last UTC day with a part in the period, which must not be empty.
 func (p Period) Days() (first, last Day) { return p.From.Day(), (p.To - 1).Day() }
 
 // Whole returns the UTC days that lie completely in the period; first > last if none do.
@@ -162,8 +162,8 @@ const (
 	EachMonth Interval = "month"
 )
 
-// Starts returns the first quarters of the intervals that have a part in the period, in the
-// order of time. The first interval can begin before the period.
+// Starts returns the first quarter of each interval that has a part in the period, in the order
+// of time. The first interval can begin before the period.
 //
 // Days begin at the first instant of the date in the zone, weeks on Monday, months on the first
 // day. An hour begins when the hour of the clock or the offset of the zone changes, so no hour
@@ -189,7 +189,7 @@ func (p Period) Starts(interval Interval) []Quarter {
 		if start >= p.To {
 			return starts
 		}
-		// A zone that skips a date has an empty day.
+		// If the zone skips a date, the day with this date is empty.
 		if n := len(starts); n > 0 && starts[n-1] == start {
 			starts = starts[:n-1]
 		}

@@ -73,7 +73,7 @@ func (d *Day) Scan(stored any) error {
 
 func (d Day) String() string { return d.Time().Format(time.DateOnly) }
 
-// Quarters holds the counts of the quarters of one day, in order, without those of zeros.
+// Quarters holds the counts of the quarters of one day, in order, without quarters whose counts are all zero.
 type Quarters []QuarterCounts //nolint:recvcheck // BytesValue needs a value
 
 // QuarterCounts holds the counts of one quarter.
@@ -82,7 +82,7 @@ type QuarterCounts struct {
 	Counts Counts
 }
 
-// Add adds counts to those of a quarter.
+// Add adds counts to the counts of the quarter with the given index.
 func (q *Quarters) Add(index uint8, counts Counts) {
 	at, found := slices.BinarySearchFunc(*q, index, func(c QuarterCounts, index uint8) int { return int(c.Index) - int(index) })
 	if !found {
@@ -107,8 +107,8 @@ func (q *Quarters) Total() Counts {
 	return total
 }
 
-// BytesValue returns the stored form. Each quarter consists of its index, a bit set of the counts
-// that are not zero, and these counts. The numbers are varints.
+// BytesValue returns the stored form. Each quarter consists of its index, a bit set of the
+// counts that are not zero, and these counts. The bit set and the counts are varints.
 func (q Quarters) BytesValue() ([]byte, error) {
 	b := make([]byte, 0, len(q)*5)
 	for _, quarter := range q {
@@ -131,7 +131,7 @@ func (q Quarters) BytesValue() ([]byte, error) {
 
 var errQuarters = errors.New("analytics: invalid quarters of a day")
 
-// ScanBytes is the opposite of BytesValue.
+// ScanBytes reads the form that BytesValue returns.
 func (q *Quarters) ScanBytes(b []byte) error {
 	*q = nil
 	for len(b) > 0 {
@@ -156,9 +156,9 @@ func (q *Quarters) ScanBytes(b []byte) error {
 	return nil
 }
 
-// Counts holds the numbers of a sum. All of them can be added up, and all can be negative in a
-// change of a sum. Amounts are in minor units of the currency of the sum. A sum without a
-// currency contains the numbers before Orders, a sum with a currency contains the others.
+// Counts holds the numbers of a sum. All numbers can be added up. In a change of a sum, they can be
+// negative. Amounts are in minor units of the currency of the sum. A sum without a currency
+// contains the numbers before Orders, a sum with a currency contains Orders and the amounts.
 type Counts [countsLen]int64
 
 // The indexes of Counts. Their order is part of the format of stored sums.
@@ -173,14 +173,14 @@ const (
 	Paid                // conversions whose commission is paid
 
 	Orders          // conversions of the types purchase and renewal
-	RevenueCents    // amounts of these conversions, before refunds
+	RevenueCents    // amounts of the Orders, before refunds
 	RefundedCents   // refunded part of RevenueCents
 	CommissionCents // commissions that are pending, approved or paid
 
 	countsLen
 )
 
-// Plus returns the sum of both.
+// Plus returns the sums of the numbers of c and other.
 func (c Counts) Plus(other Counts) Counts {
 	for i, n := range other {
 		c[i] += n

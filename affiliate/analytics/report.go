@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Figures holds counts of clicks and conversions. Currencies are never added up.
+// Figures holds counts of clicks and conversions. Amounts in different currencies are never added up.
 type Figures struct {
-	Plain   Counts            // the counts that are no amounts
+	Plain   Counts            // the counts that are not amounts
 	Amounts map[string]Counts // the amounts by currency
 }
 
@@ -29,7 +29,7 @@ func (f *Figures) Add(currency string, counts Counts) {
 	f.Amounts[currency] = f.Amounts[currency].Plus(counts)
 }
 
-// AddAll adds other figures; sign is 1, or -1 to subtract them.
+// AddAll adds the figures of other. The parameter sign is 1, or -1 to subtract them.
 func (f *Figures) AddAll(other Figures, sign int64) {
 	add := func(currency string, counts Counts) {
 		if sign < 0 {
@@ -64,18 +64,18 @@ type View struct {
 	HideCosts bool
 }
 
-// Metrics holds the numbers that are shown, in minor units. A ratio divided by 0 is nil.
+// Metrics holds the numbers that are shown, with amounts in minor units. A quotient is nil if its divisor is 0.
 type Metrics struct {
 	Clicks, UniqueClicks, Signups, Conversions, NewCustomers int64
 	RevenueCents, RefundedCents, CommissionCents             int64
 	NetRevenueCents                                          *int64
-	ConversionRate                                           *float64 // new customers by clicks, four decimals
-	EventsPerClick                                           *float64 // conversions by clicks, four decimals
-	EPCCents, AOVCents                                       *int64
-	ReturnOnCommission                                       *float64 // four decimals
+	ConversionRate                                           *float64 // new customers ÷ clicks, four decimals
+	EventsPerClick                                           *float64 // conversions ÷ clicks, four decimals
+	EPCCents, AOVCents                                       *int64   // commission ÷ clicks, revenue ÷ orders
+	ReturnOnCommission                                       *float64 // (revenue − refunds) ÷ commission, four decimals
 }
 
-// Metrics returns the numbers that are shown.
+// Metrics returns the numbers that are shown in the given view.
 func (f *Figures) Metrics(v View) Metrics {
 	amounts := f.Amounts[v.Currency]
 	m := Metrics{
@@ -214,8 +214,8 @@ type Breakdown struct {
 	Other Figures // of the values that are not counted separately
 }
 
-// NewBreakdown returns the breakdown of total by the values of a dimension. byValue holds the
-// figures of the values that are counted separately, and under OtherValues the figures of the others.
+// NewBreakdown returns the breakdown of total by the values of a dimension. The parameter byValue has the
+// figures of each value that is counted separately. Its entry OtherValues has the figures of all other values.
 func NewBreakdown(total Figures, byValue map[string]*Figures, metric string, v View) Breakdown {
 	var b Breakdown
 	without := total
@@ -295,7 +295,7 @@ func compareOptional[T cmp.Ordered](a, b *T) int {
 type Step struct {
 	Name  string
 	Count int64
-	Rate  *float64 // the count divided by that of the step before; nil for the first step
+	Rate  *float64 // Count ÷ Count of the step before, or ÷ clicks if there are no signups; nil for the first step
 }
 
 // Funnel returns the steps from clicks to paid commissions.
@@ -317,7 +317,7 @@ func (f *Figures) Funnel(v View) []Step {
 	return steps
 }
 
-// OtherValues is the value of the sums of all values that are not counted separately.
+// OtherValues is the value in the key of a sum of all values that are not counted separately.
 const OtherValues = ""
 
 // Program holds the id and the currency of a programme.

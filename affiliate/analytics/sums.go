@@ -10,17 +10,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
-// Owner is what a sum belongs to. Zero ids have these meanings: without a participant, the sum
-// covers the whole programme; without a programme, it covers the conversions of the workspace
-// that are not attributed. The conversions of a participant that no link has caused have no
-// link.
+// Owner has the programme, the participant and the link to which a sum belongs. Zero ids have these
+// meanings: without a participant, the sum covers the whole programme; without a programme, it
+// covers the conversions of the workspace that are not attributed; with a participant and without a
+// link, it covers the participant's conversions that no link has caused.
 type Owner struct {
 	Program     affiliate.ProgramID     `db:"program_id"`
 	Participant affiliate.ParticipantID `db:"participant_id"`
 	Link        affiliate.LinkID        `db:"link_id"`
 }
 
-// Narrow adds the ids of other to o as a condition. It returns false if they differ.
+// Narrow sets the zero ids of o to the ids of other. It returns false if both have an id, and the ids differ.
 func (o *Owner) Narrow(other Owner) bool {
 	return narrow(&o.Program, other.Program) && narrow(&o.Participant, other.Participant) && narrow(&o.Link, other.Link)
 }
@@ -49,7 +49,7 @@ type Key struct {
 	// values that are not counted separately (OtherValues). Clicks and conversions without a value
 	// are only part of Total.
 	Value string
-	// Currency is empty for the counts that are no amounts (see Counts).
+	// Currency is empty for the counts that are not amounts (see Counts).
 	Currency string
 }
 
@@ -97,7 +97,7 @@ func (s Sums) AddProgramSums() {
 	}
 }
 
-// MergeOthers adds the sums of all values for which kept returns false to the sums of OtherValues.
+// MergeOthers moves the sums of each value for which the function kept returns false to the sums of OtherValues.
 func (s Sums) MergeOthers(kept func(Dimension, Day, string) bool) {
 	for key, quarters := range s {
 		if key.Dimension == Total || key.Value == OtherValues || kept(key.Dimension, key.Day, key.Value) {
@@ -109,7 +109,7 @@ func (s Sums) MergeOthers(kept func(Dimension, Day, string) bool) {
 	}
 }
 
-// WithoutClicks returns the changes that remove the numbers of clicks from sums.
+// WithoutClicks returns the changes that remove the numbers of clicks from the sums s.
 func (s Sums) WithoutClicks() Sums {
 	changes := Sums{}
 	for key, quarters := range s {
@@ -124,7 +124,7 @@ func (s Sums) WithoutClicks() Sums {
 	return changes
 }
 
-// Negative returns the changes of values with a negative number.
+// Negative returns the sums of single values that contain a negative number.
 func (s Sums) Negative() Sums {
 	found := Sums{}
 	for key, quarters := range s {
@@ -138,9 +138,9 @@ func (s Sums) Negative() Sums {
 	return found
 }
 
-// MoveNegative moves the numbers that would make stored sums negative to the sums of OtherValues.
-// A value that was replaced and is counted separately again lacks the numbers from before, which
-// are part of OtherValues.
+// MoveNegative moves the numbers that would make stored sums negative to the sums of
+// OtherValues. The sum of a value lacks the numbers from before the value was counted
+// separately. They are part of OtherValues.
 func (s Sums) MoveNegative(stored Sums) {
 	for key, changes := range s.Negative() {
 		sum := Quarters{}
@@ -194,7 +194,7 @@ type DayValues struct {
 	Day       Day `sql:"date"`
 }
 
-// DayValues returns the dimensions and days of the sums that belong to values.
+// DayValues returns the dimensions and days of the sums that are not totals.
 func (s Sums) DayValues() []DayValues {
 	found := map[DayValues]bool{}
 	for key := range s {
@@ -206,7 +206,7 @@ func (s Sums) DayValues() []DayValues {
 }
 
 // DropErased deletes the sums of the values that an erasure has removed from the clicks of
-// participants. workspace says that the whole workspace was erased.
+// participants. The parameter workspace says that the whole workspace was erased.
 func (s Sums) DropErased(participants map[affiliate.ParticipantID]bool, workspace bool) {
 	erased := ErasedDimensions(workspace)
 	maps.DeleteFunc(s, func(key Key, _ *Quarters) bool {
@@ -299,23 +299,23 @@ var dimensions = [...]Dimension{
 // Dimensions returns all dimensions with values.
 func Dimensions() []Dimension { return dimensions[:] }
 
-// Values holds a value for each of the dimensions, in the order of the constants that begins
-// with Country. A value is empty if the click or conversion has none.
+// Values holds a value for each of the dimensions, in the order of the constants from Country
+// to EventType. A value is empty if the click or conversion has none.
 type Values [len(dimensions)]string
 
-// The indexes of the values that are not those of the click.
+// The indexes of the values that SetValues takes from the conversion.
 const (
 	subIDIndex     = 9
 	promoCodeIndex = 10
 	eventTypeIndex = 11
 )
 
-// HasClicks reports whether the values of the dimension are properties of clicks. The clicks
-// do not appear in the breakdowns by the other dimensions.
+// HasClicks reports whether a breakdown by the dimension contains clicks. Promo codes and event
+// types are properties of conversions only.
 func (d Dimension) HasClicks() bool { return d != PromoCode && d != EventType }
 
 // ErasedDimensions returns the dimensions whose values an erasure of a participant removes from
-// clicks. An erasure of the workspace removes the values of all dimensions.
+// clicks. An erasure of the whole workspace removes the values of all dimensions of clicks.
 func ErasedDimensions(workspace bool) []Dimension {
 	if workspace {
 		return clickDimensions[:]
@@ -323,7 +323,7 @@ func ErasedDimensions(workspace bool) []Dimension {
 	return []Dimension{Referrer, LandingPage, UTMSource, UTMMedium, UTMCampaign, SubID}
 }
 
-// maxValue is the greatest length of a value in bytes. A byte holds it in ClickLog.
+// maxValue is the greatest length of a value in bytes. ClickLog stores the length in a byte.
 const maxValue = 255
 
 // ClickValues returns the values of a click.
@@ -334,7 +334,7 @@ func ClickValues(c *click.Click) Values {
 	}
 }
 
-// cut shortens a value to maxValue bytes of whole characters.
+// cut shortens a value to at most maxValue bytes and does not divide a character.
 func cut(value string) string {
 	if len(value) <= maxValue {
 		return value
