@@ -44,9 +44,9 @@ import (
 //	            ▼
 //	          rate ─▶ calculation ─▶ commission
 //
-// The fraud policy of the winner's programme says what happens if the fraud rules suspect
-// the conversion: it earns nothing, its commission needs review, or nothing else. A
-// conversion that a person assigned is not checked for fraud.
+// The fraud policy of the winner's programme says what happens if the fraud rules suspect the
+// conversion: it earns nothing, its commission needs review, or the suspicion is only recorded.
+// A conversion that a person assigned is not checked for fraud.
 //
 // Each programme sets its own order of precedence for signals. signalOrder decides
 // between different programmes. With the model FirstClick, a customer's binding whose
@@ -59,14 +59,14 @@ import (
 // EngineVersion changes whenever the same inputs could lead to a different decision.
 const EngineVersion = "3"
 
-// ClickAfterConversionSlack is how much later than the event of the conversion a click
-// may have been received. The tolerance is needed because the two times come from the
-// clocks of different servers: the merchant's server sets the time of the event, and the
-// collector sets the time of the click, even if it first writes the click to its journal.
+// ClickAfterConversionSlack is the longest time after the event of a conversion at which the
+// click can be received. The tolerance is needed because the two times come from the clocks of
+// different servers: the merchant's server sets the time of the event, and the collector sets
+// the time of the click, even if it first writes the click to its journal.
 const ClickAfterConversionSlack = 5 * time.Minute
 
-// Attribute makes a decision from the inputs. The caller sets its id, conversion and
-// time.
+// Attribute makes a decision from the inputs. The caller sets the id, the conversion and the
+// time of the decision.
 func Attribute(in Inputs) Decision {
 	a := attribution{in: in}
 	a.trace = Trace{
@@ -122,8 +122,8 @@ func (in Inputs) FraudCandidates() []Earner {
 	return candidates
 }
 
-// applyFraudRules applies the fraud rules to the conversion and the winning signal.
-// reviews are review reasons. why is set if the conversion is blocked.
+// applyFraudRules applies the fraud rules to the conversion and the winning signal. The result
+// reviews has the review reasons. The result why is empty unless the conversion is blocked.
 func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why Reason) {
 	policy := winner.earner.FraudPolicy
 	if winner.Type == ByAssignment || !policy.IsEnabled() {
@@ -148,8 +148,8 @@ func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []st
 	return reviews, ""
 }
 
-// fraudFacts returns the facts about the winner's participant and those of the signal
-// itself.
+// fraudFacts returns the facts about the winner's participant and the facts that the signal
+// contains.
 func (in Inputs) fraudFacts(winner *signal) fraud.Facts {
 	facts := in.FraudFacts[winner.earner.Participant]
 	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil

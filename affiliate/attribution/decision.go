@@ -16,8 +16,8 @@ import (
 // id and a conversion; a simulated one has neither.
 type DecisionRecord struct {
 	Decision
-	// RuleJSON is Trace.Rule as stored, possibly with former fields; nil if nothing is
-	// earned.
+	// RuleJSON is the stored Trace.Rule; nil if nothing is earned. In old decisions, it can
+	// have fields that no longer exist.
 	RuleJSON json.RawMessage `db:"rule"`
 	// CustomerRef is the customer reference of the conversion. It is not part of the
 	// trace, because traces are kept when a buyer's data is erased.
@@ -41,7 +41,7 @@ func SimulatedRecord(d Decision) (DecisionRecord, error) {
 type DecisionFilter struct {
 	Attributed *bool
 	Reason     Reason
-	// Program is the programme to which the deciding signal leads, attributed or not.
+	// Program is the programme to which the deciding signal leads, even if the conversion is not attributed.
 	Program *affiliate.ProgramID
 	Decided affiliate.Period
 }
@@ -50,8 +50,8 @@ type DecisionFilter struct {
 // data.
 type ClickDetail struct {
 	click.Click // without hashes and address prefix
-	// ConvertedAt is when its first attributed conversion was reported; nil if there is
-	// none.
+	// ConvertedAt is when the first attributed conversion of the click was reported; nil
+	// without such a conversion.
 	ConvertedAt *time.Time
 	// Conversions holds at most MaxClickConversions, oldest first.
 	Conversions []ClickConversion `db:"-"`
@@ -82,8 +82,8 @@ type Decision struct {
 	DecidedAt     time.Time
 	Supersedes    *affiliate.DecisionID
 
-	// Program and Participant are set if the conversion is attributed. Click or
-	// PromoCode is set if that signal attributed it.
+	// Program and Participant are set if the conversion is attributed. Click or PromoCode is
+	// set if this signal attributed the conversion.
 	Program     *affiliate.ProgramID     `db:"program_id"`
 	Participant *affiliate.ParticipantID `db:"participant_id"`
 	Click       *affiliate.ClickID       `db:"click_id"`
@@ -147,8 +147,8 @@ type TraceInputs struct {
 // TraceProgram holds the programme's settings that influenced the decision.
 type TraceProgram struct {
 	ID affiliate.ProgramID `json:"id"`
-	// WindowDays is the window of the deciding click, or that of the programme without
-	// one.
+	// WindowDays is the window of the deciding click, or the programme's window if no click
+	// decided.
 	WindowDays int `json:"window_days"`
 	// Model decides whether a customer's binding, if there is one, outranks a later
 	// click.
@@ -205,8 +205,8 @@ type Calculation struct {
 	FXRate   *string `json:"fx_rate"`
 	FXDate   *string `json:"fx_date"`
 	Rounding string  `json:"rounding"`
-	// CappedAtOrderCap says that the amount was lowered to the maximum for one order, and
-	// CappedAtBase that it was then still higher than the base and lowered to it.
+	// CappedAtOrderCap says that the amount was lowered to the maximum for one order. CappedAtBase
+	// says that the amount was still higher than the base, and was lowered to the base.
 	CappedAtOrderCap bool     `json:"capped_at_order_cap"`
 	CappedAtBase     bool     `json:"capped_at_base"`
 	AmountCents      int64    `json:"amount_cents"`
@@ -239,7 +239,8 @@ func (c *Calculation) Type() program.CommissionType {
 	return program.Flat
 }
 
-// convertBase converts the base to the currency with a known rate, which it records.
+// convertBase returns the base in the given currency, and stores the rate in c; without a rate,
+// the unconverted base.
 func (c *Calculation) convertBase(in Inputs, currency string) convertedBase {
 	own := affiliate.Money{Cents: c.BaseAmountCents, Currency: c.BaseCurrency}
 	base, ok := in.convert(own, currency)
@@ -253,7 +254,7 @@ func (c *Calculation) convertBase(in Inputs, currency string) convertedBase {
 }
 
 // shareOfBase returns base × numerator ÷ denominator, converted to the currency of s and
-// rounded once. It is at most the base, as numerator ≤ denominator.
+// rounded once. The result is at most the base, because numerator ≤ denominator.
 func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase) int64 {
 	if s.rate == nil {
 		return affiliate.MustMulDiv(c.BaseAmountCents, numerator, denominator)
@@ -341,7 +342,7 @@ func (c *Calculation) effectiveBps(lines []pricedLine, s convertedBase) int64 {
 	return affiliate.MustMulDiv(min(c.AmountCents, s.cents), affiliate.WholeBps, s.cents)
 }
 
-// The outcomes.
+// The outcomes of steps.
 const (
 	StepPassed StepOutcome = "passed"
 	StepFailed StepOutcome = "failed"

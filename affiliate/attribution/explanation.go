@@ -9,10 +9,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// explain describes a decision in sentences that a merchant's support can forward to a
-// partner unchanged. The sentences contain no internal terms, no data about other
-// partners and no names of people. clause is the second half of a sentence: it says why
-// the conversion earns nothing. computeEarning returns it.
+// explain describes a decision in sentences that a merchant's support can forward to a partner
+// unchanged. The sentences contain no internal terms, no data about other partners and no names
+// of people. The parameter clause is the clause that computeEarning returns. It says why the
+// conversion earns nothing.
 func explain(in Inputs, d Decision, signals []signal, deciding *signal, clause string) string {
 	event := eventSubject(in)
 	var sentence string

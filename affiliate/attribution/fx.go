@@ -29,11 +29,11 @@ func roundRat(r *big.Rat) (n int64, ok bool) {
 // FXDay returns the day whose rates apply to an event at an instant.
 func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// FindRate returns the rate that converts a sale of the given day from one currency to
-// another. It uses the latest date in rates that has a suitable rate, is not after the
-// given day and is at most MaxFXAge before it. If the date has several suitable rates, FindRate prefers the rate of the pair itself, then the inverse of the
-// opposite pair, then the quotient of two rates with a common base currency. If there
-// are several common base currencies, it uses the alphabetically first.
+// FindRate returns the rate that converts a sale of the given day from one currency to another.
+// It uses the latest date with a suitable rate that is not after the given day and at most
+// MaxFXAge before this day. If the date has several suitable rates, FindRate prefers the rate
+// of the pair itself, then the inverse of the opposite pair, then the quotient of two rates
+// with a common base currency, of which it uses the alphabetically first.
 //
 // A computed rate is rounded to fxDigits significant digits before it is used, so that
 // a person can repeat a conversion with the rate that is shown next to the amount.
@@ -114,7 +114,7 @@ func (in Inputs) convert(m affiliate.Money, currency string) (cents int64, ok bo
 	return cents, ok && cents <= affiliate.MaxAmountCents
 }
 
-// FXLoad counts the rates that were added, changed and left unchanged.
+// FXLoad has the numbers of rates that were added, changed and left unchanged.
 type FXLoad struct{ New, Changed, Same int }
 
 // LoadRates is the job that loads the operator's file of exchange rates.
@@ -123,9 +123,9 @@ type LoadRates struct{}
 // Kind returns the name of the job.
 func (LoadRates) Kind() string { return "load_fx_rates" }
 
-// ParseRate parses a rate from a file: a positive decimal number without sign and
-// exponent, with at most 12 digits before and after the point. Zeros at both ends are
-// cut.
+// ParseRate parses a rate from a file: a positive decimal number without sign and exponent,
+// with at most 12 digits before and at most 12 after the point. The result has no unnecessary
+// zeros.
 func ParseRate(s string) (rate string, ok bool) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if !digitsOnly(whole) || point && !digitsOnly(fraction) {

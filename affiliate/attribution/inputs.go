@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// Earner is the participant of a signal, with those settings of its programme that
-// decide.
+// Earner is the participant of a signal, with the settings of the participant's programme on
+// which a decision depends.
 type Earner struct {
 	Program           affiliate.ProgramID `db:"program_id"`
 	ProgramName       string
@@ -26,11 +26,11 @@ type Earner struct {
 	Partner           affiliate.UserID        `db:"partner_id"`
 	ParticipantStatus participant.Status
 	ParticipantErased bool
-	// PartnerEmail is compared with the buyer's address by the fraud rules only.
+	// PartnerEmail is only used by the fraud rules, which compare it with the buyer's address.
 	PartnerEmail  string
 	FraudPolicy   fraud.Policy // empty means off
 	FraudSettings fraud.Settings
-	// PriorTotals holds the earlier totals of the participant, only if the rules have
+	// PriorTotals holds the earlier totals of the participant. They are 0 unless the rules have
 	// tiers.
 	PriorTotals PriorTotals
 }
@@ -64,15 +64,15 @@ type FoundPromoCode struct {
 type FoundCustomer struct {
 	// Binding is nil until the first event of the customer is attributed.
 	Binding *Binding
-	// Payments counts the customer's attributed payments, by programme.
+	// Payments has the number of the customer's attributed payments in each programme.
 	Payments map[affiliate.ProgramID]CustomerPayments
 }
 
 // Binding ties a customer to the participant who brought the customer.
 type Binding struct {
 	BoundAt time.Time
-	// SignalAt is when the click that bound the customer was received, or BoundAt without
-	// a click. A click that was received after it counts as later than the binding.
+	// SignalAt is when the click that bound the customer was received, or BoundAt without a
+	// click. A click is later than the binding if it was received after SignalAt.
 	SignalAt time.Time
 	// WindowEndsAt is the last instant at which, under FirstClick, the binding outranks
 	// a later click. It has no other effect: a binding never ends.
@@ -80,7 +80,7 @@ type Binding struct {
 	Earner
 }
 
-// CustomerPayments counts a customer's payments in a programme.
+// CustomerPayments is the number of a customer's payments in a programme, and the time of the first payment.
 type CustomerPayments struct {
 	Count   int
 	FirstAt time.Time // when the first payment happened
@@ -92,7 +92,7 @@ type Inputs struct {
 	EventType  affiliate.EventType
 	OccurredAt time.Time
 	Sale       Sale
-	// Click is the reported click id, and FoundClick that click. Both are nil if unknown.
+	// Click is the reported click id, and FoundClick is the click with this id; nil for none.
 	Click      *affiliate.ClickID
 	FoundClick *FoundClick
 	// PromoCode is the reported code, case-folded, nil if none was reported.
@@ -107,7 +107,7 @@ type Inputs struct {
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
-	// FeeMissing means that the processor did not say its fee, so Sale.FeeCents is 0.
+	// FeeMissing means that the processor did not report its fee, so Sale.FeeCents is 0.
 	FeeMissing bool
 	// Rates holds exchange rates from the currency of the sale to the currencies of the
 	// programmes to which the signals lead. The keys are the target currencies. A
@@ -126,27 +126,27 @@ func (in Inputs) hasPrice() bool {
 }
 
 // HasSignalOfOtherMode reports whether a signal has another mode than the conversion. The
-// service rejects such a report. Later, the signal counts as unknown.
+// service rejects such a report. In a decision, the signal counts as unknown.
 func (in Inputs) HasSignalOfOtherMode() bool {
 	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
 }
 
-// HasNoSignal reports whether the inputs have neither a click nor a promo code nor the
-// binding of a customer. The service rejects such a report.
+// HasNoSignal reports whether the inputs have neither a click nor a promo code nor the binding
+// of a customer. The conversion API rejects such a report.
 func (in Inputs) HasNoSignal() bool {
 	return in.Click == nil && in.PromoCode == nil && in.binding() == nil
 }
 
-// Buyer holds data about the buyer for one decision. Conversion stores only its hashes.
+// Buyer holds data about the buyer for one decision. A conversion stores only hashes of this data.
 type Buyer struct {
 	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
 	// is nil if the buyer's e-mail address is unknown.
 	OwnsEmail func(email string) bool
 	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
-	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys
-	// other than the first. Earlier conversions can have one of them.
+	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys other
+	// than the first. Earlier conversions can have one of these hashes.
 	EarlierEmailHashes [][]byte
 	// EmailDigests are the digests of the buyer's e-mail address that are compared with former
 	// addresses of partners (FormerEmailDigests). They are nil if the address is unknown. They
@@ -157,7 +157,7 @@ type Buyer struct {
 	AgentHashes [][]byte
 }
 
-// ClickTraits holds what the fraud rules use of a click. Hash keys change every month.
+// ClickTraits holds the properties of a click that the fraud rules use. The keys of the hashes change every month.
 type ClickTraits struct {
 	IPHash   []byte
 	IPPrefix string `db:"ip_prefix,nullable"`
@@ -165,7 +165,7 @@ type ClickTraits struct {
 	Bot      bool `db:"is_bot"`
 	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
 	Country string `db:"country,nullable"`
-	// PaidPlatform is Click.PaidPlatform.
+	// PaidPlatform is the ad platform of the click (see click.Click).
 	PaidPlatform string `db:"paid_platform,nullable"`
 	Referrer     string `db:"referrer_domain,nullable"` // domain
 	click.UTM
@@ -178,10 +178,9 @@ type FXRate struct {
 	Rate        string    // decimal, positive
 }
 
-// Convert converts an amount from minor units of Base to minor units of Quote. The
-// amount may be a fraction of a minor unit. The result is rounded half away from zero.
-// The conversion rounds only at this point. ok is false if Rate is not a positive
-// decimal number or if the result does not fit into 64 bits.
+// Convert converts an amount from minor units of Base to minor units of Quote. The amount may
+// be a fraction of a minor unit. Convert rounds only the result, half away from zero. ok is
+// false if Rate is not a positive decimal number or if the result does not fit into 64 bits.
 func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
 	rate, ok := r.ratio()
 	if !ok {
@@ -208,7 +207,7 @@ func (r FXRate) ratio() (rate *big.Rat, ok bool) {
 type RuleSnapshot struct {
 	Version int           `json:"version"`
 	Rules   program.Rules `json:"rules"`
-	// Override is the participant's own rate, and Group the group's rate; nil for none.
+	// Override is the participant's own rate, and Group is the rate of the participant's group; nil for none.
 	Override *program.Rate `json:"override,omitempty"`
 	Group    *GroupRate    `json:"group,omitempty"`
 	// Source says which setting the rate comes from.
@@ -261,8 +260,8 @@ type Sale struct {
 	FeeCents      int64
 }
 
-// BaseCents returns what is left of the amount after the deductions of the basis. It is 0
-// if they exceed the amount, which is not an error.
+// BaseCents returns the amount after the deductions of the given basis. It is 0 if the
+// deductions exceed the amount, which is not an error.
 func (s Sale) BaseCents(b program.NetBasis) int64 {
 	base := s.Cents
 	switch b {

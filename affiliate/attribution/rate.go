@@ -13,9 +13,9 @@ import (
 //	participant ─▶ product ─▶ group ─▶ tier ─▶ event ─▶ later payments ─▶ programme
 //	                               └────────── the order's rate ──────────────────┘
 //
-// Product rates apply to the lines of an order. Lines whose product has no rate get the
-// order's rate. A percentage of an event without a price is 0, so it is skipped there if
-// a less specific rate is a flat amount.
+// Product rates apply to the lines of an order. Lines whose product has no rate get the order's
+// rate. A percentage of an event without a price is 0. For such an event, a percentage is
+// skipped if a less specific rate is a flat amount.
 
 // sourcedRate is a rate with the setting that it comes from.
 type sourcedRate struct {
@@ -31,7 +31,7 @@ type pricedLine struct {
 	rate sourcedRate
 }
 
-// rateFor returns the rate of the whole order, or of its lines if product rates apply.
+// rateFor returns the rate of the whole order, or the lines with their rates if product rates apply.
 func (e Earner) rateFor(in Inputs, index *int) (whole sourcedRate, lines []pricedLine) {
 	priced := in.hasPrice()
 	whole = chooseRate(e.orderRates(in, index), priced)
@@ -89,7 +89,7 @@ func (e Earner) orderRates(in Inputs, index *int) []sourcedRate {
 	return append(rates, sourcedRate{own, FromProgram})
 }
 
-// reachedTier returns the highest tier that these totals have reached; nil for none.
+// reachedTier returns the highest tier that the given totals have reached; nil for none.
 func reachedTier(r program.Rules, totals PriorTotals) *program.Tier {
 	var reached *program.Tier
 	for i := range r.Tiers {
@@ -110,8 +110,8 @@ func productRate(r program.Rules, product string) (rate sourcedRate, ok bool) {
 	return sourcedRate{r.Products[i].Rate, FromProduct}, true
 }
 
-// priceLines returns the lines with the rates of their products. A line whose product
-// has no rate gets orderRate. priceLines returns nil if no line has a product rate.
+// priceLines returns the lines with the rates of their products. A line whose product has no
+// rate gets the rate orderRate. priceLines returns nil if no line has a product rate.
 func priceLines(r program.Rules, items []LineItem, orderRate sourcedRate, priced bool) []pricedLine {
 	lines := make([]pricedLine, len(items))
 	hasProductRate := false
@@ -154,7 +154,7 @@ const RoundingHalfUp = "half_up"
 // currency of the programme and no exchange rate between the two currencies was known.
 const ReviewFXRateMissing = "fx_rate_missing"
 
-// ReviewFeeMissing is the review reason if fees are subtracted but the fee is unknown.
+// ReviewFeeMissing is the review reason of a commission if the rules subtract fees but the fee is unknown.
 const ReviewFeeMissing = "fee_missing"
 
 // calculate computes the amount that a conversion earns. The rate is chosen first, and
@@ -209,8 +209,8 @@ func (e Earner) calculate(in Inputs, index *int) Calculation {
 	return calc
 }
 
-// convertedBase is the base in the programme's currency, or in that of the sale without a
-// rate.
+// convertedBase is the base in the programme's currency, or in the currency of the sale if no
+// exchange rate is known.
 type convertedBase struct {
 	cents    int64
 	currency string // empty if the event has no price

@@ -15,8 +15,8 @@ const (
 	ByAssignment Method = "manual"
 )
 
-// Reason is the code that says why a conversion was, or was not, attributed
-// and paid (docs/contract.md#attribution).
+// Reason is the code of the reason why a conversion is attributed or not, and why it earns a
+// commission or nothing (docs/contract.md#attribution).
 type Reason string
 
 // Reasons of conversions that are attributed and earn a commission.

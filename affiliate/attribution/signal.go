@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
-// signal is a candidate with its participant. earner is nil if that is unknown.
+// signal is a candidate with its participant. It has no earner if the participant is unknown.
 type signal struct {
 	Candidate
 	earner *Earner
@@ -25,9 +25,9 @@ func (s signal) reject(why Reason) signal {
 // signalOrder returns the order in which the signals of a conversion are checked.
 //
 // The signals can lead to different programmes, and each programme sets its own order of
-// precedence. It uses that of the click's programme, otherwise of the promo code's,
-// otherwise of the customer's. The customer's binding comes last, or directly before the
-// click that it outranks.
+// precedence. The order of the click's programme applies. If no participant of the click is
+// known, it is the order of the promo code's programme, or else of the programme of the
+// customer's binding. The binding comes last, or directly before the click that it outranks.
 func (in Inputs) signalOrder() []Method {
 	order := make([]Method, 0, 3)
 	if in.Click != nil {
@@ -66,7 +66,7 @@ func (in Inputs) bindingOutranksClick() bool {
 		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
-// clickEarner returns the participant of the reported click; nil if the mode has none.
+// clickEarner returns the participant of the reported click; nil if the mode has no such click.
 func (in Inputs) clickEarner() *Earner {
 	if in.Click == nil || in.FoundClick == nil || in.FoundClick.Mode != in.Mode {
 		return nil
@@ -74,7 +74,7 @@ func (in Inputs) clickEarner() *Earner {
 	return &in.FoundClick.Earner
 }
 
-// promoCodeEarner returns the participant of the promo code; nil if the mode has none.
+// promoCodeEarner returns the participant of the promo code; nil if the mode has no such code.
 func (in Inputs) promoCodeEarner() *Earner {
 	if in.PromoCode == nil || in.FoundPromoCode == nil || in.FoundPromoCode.Mode != in.Mode {
 		return nil
@@ -213,8 +213,8 @@ type attribution struct {
 	trace Trace
 }
 
-// decide attributes the conversion to the first eligible signal. Without one, the reason
-// is the rejection reason of the first reported signal.
+// decide attributes the conversion to the first eligible signal. Without an eligible signal,
+// the reason is the rejection reason of the first reported signal.
 func (a *attribution) decide(signals []signal) Decision {
 	d := Decision{EngineVersion: EngineVersion}
 	var deciding *signal
@@ -268,9 +268,9 @@ func (a *attribution) decide(signals []signal) Decision {
 	return d
 }
 
-// computeEarning computes what an attributed conversion earns and returns the reason of
-// the decision. If nothing is earned because of the programme's rules or the status of
-// the participant, clause is the text that follows "because" in the explanation.
+// computeEarning computes what an attributed conversion earns and returns the reason of the
+// decision. If nothing is earned because of the programme's rules or the status of the
+// participant, the result clause is the text after "because" in the explanation.
 func (a *attribution) computeEarning(d *Decision, winner *signal) (why Reason, clause string) {
 	earner := *winner.earner
 	if !a.check("participant.approved", earner.ParticipantStatus == participant.Approved,
