@@ -24,8 +24,8 @@ func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 // HasValue reports whether the change sets a value.
 func (c Change[T]) HasValue() bool { return c.Given && c.Value != nil }
 
-// Apply returns the value of the field after the change. fallback is the value of a
-// cleared field.
+// Apply returns the value of the field after the change. The parameter fallback is the value of
+// a cleared field.
 func (c Change[T]) Apply(current, fallback T) T {
 	switch {
 	case !c.Given:
@@ -78,10 +78,10 @@ func jsonFields(object any) (map[string]json.RawMessage, error) {
 	return fields, json.Unmarshal(text, &fields)
 }
 
-// RedactChange replaces the text of one field by redact(text) in both results of
-// ChangedFields. The audit log needs this, because its entries never change: it must not
-// contain text that an erasure of personal data would have to remove. A null stays null.
-// A field that did not change stays absent.
+// RedactChange replaces the text of one field by redact(text) in both results of ChangedFields.
+// The entries of the audit log never change, so they must not contain text that an erasure of
+// personal data would have to remove. A null stays null. A field that did not change stays
+// absent.
 func RedactChange(oldValues, newValues map[string]json.RawMessage, field string, redact func(text string) string) error {
 	for _, values := range []map[string]json.RawMessage{oldValues, newValues} {
 		value, changed := values[field]

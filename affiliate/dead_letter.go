@@ -1,17 +1,17 @@
 package affiliate
 
-// DeadLetterSearch selects records of clicks that could not be stored: those of a workspace,
-// or those of one of its participants.
+// DeadLetterSearch selects the dead letters (records of clicks that could not be stored) of a
+// workspace or of one of its participants.
 type DeadLetterSearch struct {
 	Workspace WorkspaceID
 	// PublicKeys are the public keys of the workspace. A record contains a public key if the
-	// collector could not look it up.
+	// collector could not look up the key.
 	PublicKeys []string
 	// Mode is the mode of the records. If it is empty, the search selects both modes.
 	Mode Mode
 	// Participant is nil if the search selects all records of the workspace.
 	Participant *ParticipantID
-	// Texts contains the codes of the participant. It can also contain other texts.
+	// Texts contains the codes of the participant, and other texts about the participant, such as names.
 	Texts []string
 }
 

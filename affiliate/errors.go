@@ -13,7 +13,7 @@ import (
 // HTTP status, the gRPC code and the meaning.
 type Reason string
 
-// The error codes that this package, the gateway and the collector return.
+// The error codes of the core, the gateway and the collector.
 const (
 	ReasonValidation                 Reason = "VALIDATION_ERROR"
 	ReasonUnauthorized               Reason = "UNAUTHORIZED"
@@ -116,7 +116,7 @@ type Error struct {
 	Violations []Violation
 }
 
-// The keys of Metadata that the caller may see as `context` of a REST error.
+// The keys of Metadata that a REST error contains in its field `context`.
 const (
 	AllowedHosts      = "allowed_hosts"      // hosts, separated by a comma and a space
 	BooksClosedUntil  = "books_closed_until" // RFC 3339
@@ -155,8 +155,8 @@ func (v Violation) WithFieldNames(spell func(path string) string) Violation {
 	}
 }
 
-// Affects reports whether v is about one of the fields, about a part of it or about an
-// object or a list that contains it. A second violation about such a field can be a
+// Affects reports whether v is about one of the fields, about a part of such a field, or about
+// an object or a list that contains it. A second violation about such a field can be a
 // consequence of v.
 func (v Violation) Affects(fields []string) bool {
 	contains := func(whole, part string) bool {
@@ -245,8 +245,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Reason == e.Reason
 }
 
-// PeriodClosed returns the error for a date before closed, the end of the closed periods
-// (Workspace.BooksClosedUntil).
+// PeriodClosed returns the error for a date in a closed period. The parameter closed is the end
+// of the closed periods (Workspace.BooksClosedUntil).
 func PeriodClosed(closed time.Time) *Error {
 	until := FormatTime(closed)
 	return &Error{

@@ -14,8 +14,8 @@ import (
 // (docs/merchant/versioning.md).
 const apiVersion = "v1"
 
-// Event is a webhook event, as the outbox stores it. Object has the main fields of the
-// resource that the event is about, with snake_case JSON names, and a version that
+// Event is a webhook event, as the outbox stores it. Object has the main fields of the resource
+// that the event is about, with snake_case JSON names. If it has a version, the version
 // increases with every change. Object never contains personal data of buyers.
 type Event struct {
 	ID     EventID
@@ -30,8 +30,8 @@ type Event struct {
 	// if there is none. Notifications need them, and not every Object contains them.
 	Partner *UserID
 	Program *ProgramID
-	// Trace refers to the recorded span that caused the event, in the format of package
-	// spans. It is nil if no recorded span caused the event. The body of a webhook does not contain it.
+	// Trace refers to the recorded span that caused the event, in the format of package spans. It
+	// is nil if no recorded span caused the event. The body of a webhook does not contain Trace.
 	Trace []byte
 }
 
@@ -63,10 +63,10 @@ func ParseWireID(text string) (EventID, bool) {
 // MaxBody is the greatest size of a body in bytes. Receivers may refuse larger bodies.
 const MaxBody = 20_000
 
-// Body returns the JSON envelope. The sender signs and sends exactly these bytes. The
-// order of the keys is fixed. If the body would be longer than MaxBody, Body first omits
-// the previous attributes, and then shortens long lists in the object. The object also
-// contains the original length of a shortened list.
+// Body returns the JSON envelope. The sender signs and sends exactly these bytes. The order of
+// the keys is fixed. If the body would be longer than MaxBody, Body first omits the previous
+// attributes. If the body is still too long, Body shortens long lists in the object. The object
+// also contains the original length of a shortened list.
 func (e Event) Body() ([]byte, error) {
 	object, previous := e.Object, e.Previous
 	body, err := e.body(object, previous)
@@ -144,9 +144,9 @@ func (e Event) Subject() *ParticipantID {
 // saleObject is an object that contains the external id of a conversion.
 type saleObject interface{ Sale() ConversionID }
 
-// Sale returns the conversion whose external id the body contains, so that the erasure of its
-// buyer finds the event. Sale returns nil if the body contains no such id. An event with a
-// Sale has no Subject.
+// Sale returns the conversion whose external id the body contains, so that the erasure of the
+// conversion's buyer finds the event. Sale returns nil if the body contains no such id. An
+// event with a Sale has no Subject.
 func (e Event) Sale() *ConversionID {
 	if object, ok := e.Object.(saleObject); ok {
 		id := object.Sale()
@@ -166,8 +166,8 @@ func FormatOptionalTime(t *time.Time) *string {
 
 // Notice is the part of an event that notifications need.
 type Notice struct {
-	Program     *ProgramID // nil: Event.Program, if any
+	Program     *ProgramID // if nil, Event.Program is used
 	Participant *ParticipantID
-	Resource    uuid.UUID // uuid.Nil: none
+	Resource    uuid.UUID // uuid.Nil if there is none
 	Facts       map[string]string
 }

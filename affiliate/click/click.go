@@ -1,5 +1,5 @@
-// Package click has the records of clicks: what the collector sends and what the service
-// stores of a visit through a partner's link.
+// Package click has the types that describe clicks, which are visits through a partner's link,
+// and clicks that could not be stored.
 package click
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Consent is what the visitor agreed to, as the browser script reports it.
+// Consent says whether the visitor has agreed to be tracked, as the browser script reports it.
 type Consent string
 
 // The values of Consent. A click with denied consent has no hash of address or agent.
@@ -32,13 +32,13 @@ type Click struct {
 	// database table. A click that arrives a second time therefore goes to the same
 	// partition and is recognized as a duplicate. ClickedAt has no other use.
 	ClickedAt time.Time
-	// ReceivedAt is when the collector received it. The attribution window starts here.
+	// ReceivedAt is when the collector received the click. The attribution window starts here.
 	ReceivedAt time.Time
 	// ExpiresAt is the last instant of the attribution window, inclusive.
 	ExpiresAt time.Time
 	// CreatedAt is when the click was stored.
 	CreatedAt time.Time
-	// OccurredAt is the time by the visitor's clock; nil if the browser did not send it.
+	// OccurredAt is the time of the click by the visitor's clock; nil if the browser did not send it.
 	OccurredAt *time.Time
 
 	LandingURL     string // origin and path
@@ -60,8 +60,8 @@ type Click struct {
 	Device, Browser, OS string
 	// PaidPlatform is the ad platform whose click id the landing URL carried.
 	PaidPlatform string
-	// Unique says that this is the first click of its visitor (address, agent and code)
-	// in 24 hours. It is false for bots and indistinguishable visitors.
+	// Unique says that this is the first click of its visitor (address, agent and code) in 24
+	// hours. It is false for bots and for visitors who cannot be distinguished.
 	Unique bool `db:"is_unique"`
 	// ForeignOrigin says that the workspace does not allow the page's origin.
 	ForeignOrigin bool
@@ -76,8 +76,8 @@ type UTM struct {
 	Content  string `db:"utm_content,nullable"`
 }
 
-// WindowEnd returns the last instant, inclusive, at which a conversion can be credited
-// to a click that was received at receivedAt. It is exactly days × 24 hours later.
+// WindowEnd returns the last instant, inclusive, at which a conversion can be credited to a
+// click that was received at the given time. It is exactly days × 24 hours later.
 func WindowEnd(receivedAt time.Time, days int) time.Time {
 	return receivedAt.Add(time.Duration(days) * 24 * time.Hour)
 }
@@ -129,7 +129,7 @@ const (
 	Malformed DeadReason = "malformed"
 	// Rejected means that the database rejected the values.
 	Rejected DeadReason = "rejected"
-	// KeyUnknown means that a click without edge directory has an unknown public key.
+	// KeyUnknown means that a collector accepted the click without an edge directory, and the public key is unknown.
 	KeyUnknown DeadReason = "public_key_unknown"
 	// CodeUnknown means that a collector accepted the click without an edge
 	// directory and that no active programme of the key's workspace has such a code.
