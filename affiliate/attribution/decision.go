@@ -239,8 +239,7 @@ func (c *Calculation) Type() program.CommissionType {
 	return program.Flat
 }
 
-// convertBase returns the base in the given currency, and stores the rate in c; without a rate,
-// the unconverted base.
+// convertBase returns the base in the given currency and stores the rate in c, or the base as it is without a rate.
 func (c *Calculation) convertBase(in Inputs, currency string) convertedBase {
 	own := affiliate.Money{Cents: c.BaseAmountCents, Currency: c.BaseCurrency}
 	base, ok := in.convert(own, currency)

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// Change is a commission before and after a move. The history, the ledger entry, the
-// counts, the events and the audit log entry of the move are computed from it alone.
+// Change is a commission before and after a move. The history, the ledger entry, the counts,
+// the events and the audit log entry of the move are computed from the Change alone.
 type Change struct {
 	Before     *Commission // nil for the creation
 	After      Commission
@@ -113,7 +113,7 @@ func (c Change) EarnedCents() int64 {
 }
 
 // LedgerEntry returns the entry that the change adds to the ledger, or nil. The sum of a
-// commission's entries is always ledgerCents; payouts have entries of their own.
+// commission's entries is always the result of ledgerCents. Payouts have entries of their own.
 func (c Change) LedgerEntry() *ledger.Entry {
 	cents := c.After.ledgerCents()
 	kind := ledger.EntryCommissionApproved
@@ -142,7 +142,7 @@ func (c Change) LeavesPayout() bool {
 	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
 }
 
-// ChangesPayoutAmount reports whether the commission has another amount in an unsent payout.
+// ChangesPayoutAmount reports whether the commission stays in a payout that was not sent, with another amount.
 func (c Change) ChangesPayoutAmount() bool {
 	return c.Transition.PayoutStatus.FollowsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
@@ -206,8 +206,8 @@ func (c Change) RefundedObject() any {
 	}{c.After.payload(), refunded}
 }
 
-// AuditLine returns the audit log entry of a move that the service has not made
-// itself. For every other change, it returns false.
+// AuditLine returns the audit log entry of a move by a person, a key or a token. For a creation
+// or a move by the service itself, it returns false.
 func (c Change) AuditLine() (affiliate.AuditLine, bool) {
 	t := c.Transition
 	if t.Actor.ID() == nil || c.Before == nil {
@@ -248,18 +248,18 @@ type SaleRefunds struct {
 	Complete bool
 }
 
-// AfterRefunds returns the amount of the commission after the refunds of its conversion.
-// full says that the whole sale was refunded; the amount is 0 then. The result depends
-// only on the total of the refunds, so their order and number do not matter.
+// AfterRefunds returns the amount of the commission after the refunds of its conversion. The
+// result full says that the whole sale was refunded; cents is then 0. The result depends only
+// on the total of the refunds, so their order and number do not matter.
 //
 // A percentage is computed again for the part of the sale that is left:
 //
 //	base × rate × (paid − refunded) ÷ paid
 //
-// The result is converted to the commission's currency and rounded once. Then the cap
-// is applied. The result is never above the original amount. With refunded = 0, the
-// formula must give the original amount. If it does not, for example because the lines
-// of the order have different rates, the result is instead
+// The result is converted to the commission's currency and rounded once. Then the cap is
+// applied. The result is never above the original amount. If the formula with refunded = 0 does
+// not give the original amount, for example because the lines of the order have different
+// rates, the result is instead
 //
 //	original amount × (paid − refunded) ÷ paid
 //
@@ -299,9 +299,9 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 	return cents, ok
 }
 
-// RefundMove returns the move that adjusts the commission to the refunds of its
-// conversion: MoveRefund if it earns less, or MoveRestore if refunds have failed later.
-// It returns false if a person has rejected the commission or the amount is the same.
+// RefundMove returns the move that adjusts the commission to the refunds of its conversion:
+// MoveRefund if it earns less, or MoveRestore if refunds have failed later. It returns false if
+// the commission is rejected, or if neither its amount nor its status changes.
 func (c Commission) RefundMove(sale SaleRefunds, why RefundReason, at time.Time) (Transition, bool) {
 	cents, full := c.AfterRefunds(sale)
 	t := Transition{

@@ -1,5 +1,5 @@
-// Package commission has the legal moves of commissions, and what follows from each: the
-// history, the ledger entry, the events and the audit record.
+// Package commission has the legal moves of commissions, and computes the effects of a move:
+// the history, the ledger entry, the events and the audit log entry.
 package commission
 
 import (
@@ -70,7 +70,7 @@ type Commission struct {
 	RejectionReason       *string
 	RejectionCode         *string
 	ApprovedAt            *time.Time
-	ApprovedBy            *string // user id, or system
+	ApprovedBy            *string // id of a user or a service token, or system
 	RejectedAt            *time.Time
 	PaidAt                *time.Time
 	RefundedAt            *time.Time
@@ -106,11 +106,11 @@ type Item struct {
 type Detail struct {
 	Item
 	Attribution
-	OverrideByName *string        // as ApprovedByName
+	OverrideByName *string        // current name of OverrideBy; nil for former members
 	History        []HistoryEntry // oldest first
 }
 
-// Attribution says why the partner earned the commission, by its Decision.
+// Attribution has the parts of the commission's decision that say why the partner earned the commission.
 type Attribution struct {
 	Method      *string
 	ReasonCode  string
@@ -122,11 +122,11 @@ type Attribution struct {
 // HistoryEntry is one move of a commission.
 type HistoryEntry struct {
 	At     time.Time
-	Actor  string  // user id, or system
+	Actor  string  // id of a user, a key or a service token, or system
 	From   *Status // nil for the creation
 	To     Status
 	Reason *string
-	Name   *string // of Actor, as Item.ApprovedByName
+	Name   *string // current name of Actor; nil for system and former members
 }
 
 // Filter restricts a list of commissions. A commission must match all fields
@@ -206,9 +206,9 @@ type Group struct {
 	Sum
 }
 
-// Stats counts the commissions that match a filter. Currencies are never added up.
+// Stats has the numbers and sums of the commissions that match a filter. Amounts are added up by currency.
 type Stats struct {
-	// Capped says that the search matches more than the MaxSearchTotal counted ones.
+	// Capped says that the search matches more than MaxSearchTotal commissions. The others are not counted.
 	Capped bool
 	// Count and NeedsReview include commissions of all currencies.
 	Count       int64
@@ -217,13 +217,13 @@ type Stats struct {
 	// names no programme. InCurrency is the sum of the commissions in that currency.
 	Currency   string
 	InCurrency Sum
-	// ByStatus counts all currencies, but adds up only amounts in Currency.
+	// ByStatus has the number of commissions in all currencies, but only the amounts in Currency.
 	ByStatus map[Status]Sum
 	// ByCurrency has an element for each currency that occurs.
 	ByCurrency map[string]Sum
 }
 
-// NewStats adds up groups, of which several may be equal except for their sums.
+// NewStats adds up groups. Several groups may have the same status, review flag and currency.
 func NewStats(currency string, groups []Group) Stats {
 	stats := Stats{Currency: currency, ByStatus: map[Status]Sum{}, ByCurrency: map[string]Sum{}}
 	for _, group := range groups {
@@ -244,7 +244,7 @@ func NewStats(currency string, groups []Group) Stats {
 	return stats
 }
 
-// AverageCents returns the mean amount in Currency, rounded half up; 0 if there are none.
+// AverageCents returns the mean amount in Currency, rounded half up; 0 if no commission is in Currency.
 func (s Stats) AverageCents() int64 {
 	average, _ := affiliate.MulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
 	return average

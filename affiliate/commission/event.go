@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// NewEvent returns the event of a commission's change. before is nil for a new one.
+// NewEvent returns the event of a change of a commission. The parameter before is nil for a new commission.
 func NewEvent(name affiliate.EventName, now time.Time, before *Commission, after Commission) affiliate.Event {
 	var previous any
 	if before != nil {
@@ -63,7 +63,7 @@ type commissionPreviousFields struct {
 	DisputeStatus *DisputeStatus `json:"dispute_status,omitempty"`
 }
 
-// previousFields returns the public fields of c that differ in after, or nil.
+// previousFields returns the values in c of the public fields that differ in after; nil if no field differs.
 func (c Commission) previousFields(after Commission) any {
 	var changed commissionPreviousFields
 	if c.Status != after.Status {

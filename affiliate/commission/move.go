@@ -25,11 +25,11 @@ import (
 //
 // A refund of a paid commission adds a clawback to the ledger.
 //
-// rejected and refunded are final. A merchant cannot approve, reject or flag a paid
-// commission either, but can assign its conversion to another participant. That claws
-// the commission back: it becomes refunded. A commission without hold period and
-// without review flag may start as approved. Setting or clearing a review flag and
-// partial refunds do not change the status.
+// The status rejected is final. The status refunded ends only if the refund fails later
+// (MoveRestore). A merchant cannot approve, reject or flag a paid commission, but can assign
+// its conversion to another participant. The commission is then clawed back: it becomes
+// refunded. A commission without hold period and review flag may start as approved. Setting or
+// clearing a review flag and partial refunds do not change the status.
 //
 // One function makes every move (Transition.Apply). The ledger entries, counts and events
 // of a move are computed from the commission before and after it (Change).
@@ -43,18 +43,18 @@ const (
 	MoveCreate Move = "create"
 	// MoveApprove is the approval by a person after the hold. It clears a review flag.
 	MoveApprove Move = "approve"
-	// MoveOverride is the approval by a person during the hold, which keeps running and
-	// keeps the commission out of payouts. A review flag forbids it.
+	// MoveOverride is the approval by a person during the hold. The hold continues and keeps the
+	// commission out of payouts. A commission with a review flag cannot be approved in this way.
 	MoveOverride Move = "approve_override"
 	// MoveAutoApprove is the approval after the hold period, see DueForApproval.
 	MoveAutoApprove Move = "auto_approve"
 	// MoveReject is the rejection by a person. It is also allowed during the hold period.
 	MoveReject Move = "reject"
-	// MoveFlag requires a review by a person. It adds ReviewReasons.
+	// MoveFlag flags the commission for a review by a person. It adds ReviewReasons.
 	MoveFlag Move = "flag"
-	// MoveClearReview removes ReviewReasons, or all reasons if ReviewReasons is empty.
-	// It is made after a person has reviewed the commission, or when a reason no longer
-	// exists. The commission must have at least one of the reasons.
+	// MoveClearReview removes ReviewReasons, or all reasons except ReviewDispute if
+	// ReviewReasons is empty. It is made after a person has reviewed the commission, or when a
+	// reason no longer exists. The commission must have at least one of the reasons.
 	MoveClearReview Move = "clear_review"
 	// MoveRefund is the effect of a refund of the sale. The commission earns
 	// AmountCents from now on, and gets the status refunded if Full is set.
@@ -67,7 +67,7 @@ const (
 	// MoveDispute opens a dispute about the sale. It requires a review with the reason
 	// ReviewDispute and keeps the commission out of payouts.
 	MoveDispute Move = "dispute"
-	// MoveResolveDispute ends the dispute with Dispute, and removes ReviewDispute.
+	// MoveResolveDispute ends the dispute with the status Transition.Dispute, and removes the reason ReviewDispute.
 	MoveResolveDispute Move = "resolve_dispute"
 	// MovePay marks the commission as paid because its payout was paid.
 	MovePay Move = "pay"
@@ -81,8 +81,8 @@ const ReviewDispute = "dispute"
 // refunded commission only records the status of the dispute.
 var allStatuses = []Status{Pending, Approved, Rejected, Paid, Refunded}
 
-// commissionMoves lists the legal moves (docs/contract.md#changes-of-a-commission). to is
-// empty if the status stays. The method refusal checks the rest.
+// commissionMoves lists the legal moves (docs/contract.md#changes-of-a-commission). If the field to is empty,
+// the move keeps the status, or the method refund sets it. The method refusal checks all other conditions.
 var commissionMoves = map[Move]struct {
 	from  []Status
 	to    Status
@@ -115,16 +115,16 @@ type Transition struct {
 	Move       Move
 	Actor      affiliate.Actor
 	At         time.Time
-	// OccurredAt is when the event that causes the move happened, as its reporter says. It
-	// is nil if this time is unknown or if the move has no other cause.
+	// OccurredAt is when the event that causes the move happened, according to the reporter of
+	// the event. It is nil if no event causes the move, or if the time is unknown.
 	OccurredAt *time.Time
 	Reason     *string // the reason of MoveReject or MoveOverride, or the note of MoveClearReview
-	// Code is the rejection code, or what ReviewPending writes into the history.
+	// Code is the rejection code, or the code that ReviewPending writes into the history.
 	Code *string
 	// ReviewReasons are the reasons that MoveFlag adds and MoveClearReview removes.
 	ReviewReasons []string
-	// AmountCents is what remains after a refund or its failure; Full means a full
-	// refund.
+	// AmountCents is the amount that remains after a refund, or after the failure of a refund.
+	// Full means a full refund.
 	AmountCents int64
 	Full        bool
 	// Dispute is the status of the dispute after MoveResolveDispute.
@@ -154,10 +154,10 @@ const (
 	ReassignedSale RefundReason = "reattributed"
 )
 
-// Apply returns the commission after the move, or the reason why the move is not legal.
-// If the service itself makes a move that is not legal, callers treat this as an
-// internal error. The exception is an automatic approval that is not due: it fails with
-// COMMISSION_NOT_PENDING or COMMISSION_HOLD_ACTIVE.
+// Apply returns the commission after the move, or an error if the move is not legal. If the
+// service itself makes a move that is not legal, callers treat this as an internal error. The
+// exception is an automatic approval that is not due: it fails with COMMISSION_NOT_PENDING or
+// COMMISSION_HOLD_ACTIVE.
 func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 	if refusal := t.refusal(c); refusal != nil {
 		return c, refusal
@@ -205,7 +205,7 @@ func (t Transition) approve(c Commission) Commission {
 	return c
 }
 
-// dispute returns the commission after the begin or the end of a dispute.
+// dispute returns the commission after the beginning or the end of a dispute.
 func (t Transition) dispute(c Commission) Commission {
 	if t.Move == MoveDispute {
 		c.Dispute, c.NeedsReview = DisputeOpen, c.reviewable()
@@ -237,8 +237,8 @@ func (t Transition) refund(c Commission) Commission {
 	return c
 }
 
-// beforeRefund returns a refunded commission with its status before the refund. It is
-// paid if its payout was sent before the refund and paid after it.
+// beforeRefund returns a refunded commission with its status before the refund. The status is
+// also paid if the commission's payout was sent before the refund and paid after it.
 func (c Commission) beforeRefund(t Transition) Commission {
 	c.RefundedAt = nil
 	switch {
@@ -266,7 +266,7 @@ func (c Commission) payable() bool {
 	return (c.Status == Approved || c.Status == Paid) && !c.NeedsReview && c.Dispute != DisputeOpen
 }
 
-// refusal returns why the move is not legal for c: the first check that fails, or nil.
+// refusal returns the error of the first check that fails, or nil if the move is legal for c.
 func (t Transition) refusal(c Commission) *affiliate.Error {
 	legal := slices.Contains(commissionMoves[t.Move].from, c.Status)
 	switch t.Move {
@@ -350,10 +350,10 @@ func (c Commission) refuse(reason affiliate.Reason) *affiliate.Error {
 	return refused
 }
 
-// DueForApproval reports whether the service may approve the commission automatically at
-// the given time. status is the status of the participant, and erased says whether the
-// participant is erased. It needs the end of the hold, rules that allow it, an approved
-// participant, and no review flag or open dispute.
+// DueForApproval reports whether the service may approve the commission automatically at the
+// given time. The parameters status and erased describe the participant. An automatic approval
+// needs a pending commission whose hold has ended, rules that approve automatically, an
+// approved participant who is not erased, and neither a review flag nor an open dispute.
 func (c Commission) DueForApproval(now time.Time, status participant.Status, erased bool) bool {
 	return c.Status == Pending &&
 		c.AutoApproveAt != nil && !now.Before(*c.AutoApproveAt) &&

@@ -8,10 +8,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// ReviewPending is the job that flags the pending commissions of a suspended participant
-// for review, or removes that flag after the participant was reinstated. Move says which.
-// One job processes one block, the oldest first, and enqueues the next. The job does
-// nothing if another move of the participant was made in the meantime.
+// ReviewPending is the job that flags the pending commissions of a suspended participant for
+// review, or removes this flag after the participant was reinstated, depending on Move. A job
+// processes one block of commissions, the oldest first, and enqueues the job for the next
+// block. The job does nothing if another move of the participant was made in the meantime.
 type ReviewPending struct {
 	Workspace   affiliate.WorkspaceID   `json:"workspace"`
 	Mode        affiliate.Mode          `json:"mode"`
@@ -23,7 +23,7 @@ type ReviewPending struct {
 	User         *affiliate.UserID         `json:"user,omitempty"`
 	Key          *affiliate.APIKeyID       `json:"key,omitempty"`
 	ServiceToken *affiliate.ServiceTokenID `json:"service_token,omitempty"`
-	// After and AfterID are the time and the id of the previous block's last commission.
+	// After and AfterID are CreatedAt and ID of the last commission in the previous block.
 	After   time.Time              `json:"after"`
 	AfterID affiliate.CommissionID `json:"after_id"`
 }
@@ -84,7 +84,7 @@ type DueCommission struct {
 // ApprovalCounts counts the outcomes of one run of ApproveDueCommissions.
 type ApprovalCounts struct {
 	Approved int
-	// Skipped counts commissions that were no longer due, or locked by others.
+	// Skipped counts commissions that were no longer due, or locked by other transactions.
 	Skipped int
 	// Failed counts internal errors. FirstFailure is the first of them.
 	Failed       int

@@ -17,7 +17,7 @@ func Commissions() (all []commission.Commission) {
 	for _, status := range Statuses {
 		for _, hold := range instants {
 			for _, due := range instants {
-				// Each slice has a spare element, which a move must not overwrite.
+				// The array of a slice that is not empty has a spare element, which a move must not overwrite.
 				for _, reasons := range [][]string{{}, []string{"fraud", "spare"}[:1], []string{"fx_rate_missing", "fraud", "spare"}[:2]} {
 					for _, dispute := range []commission.DisputeStatus{commission.DisputeNone, commission.DisputeOpen, commission.DisputeWon, commission.DisputeLost} {
 						all = append(all, commission.Commission{
@@ -34,7 +34,7 @@ func Commissions() (all []commission.Commission) {
 	return all
 }
 
-// Transitions returns every move with every combination of its parameters.
+// Transitions returns every move, with combinations of values for its parameters.
 func Transitions() (all []commission.Transition) {
 	person := affiliate.Actor{User: &affiliate.UserID{UUID: [16]byte{15: 9}}}
 	for _, move := range Moves {

@@ -1,7 +1,7 @@
-// Package commissiontest is a second, independent model of the moves of a commission.
-// It is written from docs/contract.md#changes-of-a-commission and not from package
-// affiliate. The state machine of package affiliate, the database and the service are
-// tested against it.
+// Package commissiontest is a second, independent model of the moves of a commission. It is
+// written from docs/contract.md#changes-of-a-commission and not from package commission. The
+// state machine of package commission, the database and the service are tested against this
+// model.
 //
 // The model is a matrix. For each move and each status, it has the new status of the
 // commission or the error code. When the documents change, the matrix and the state
@@ -40,8 +40,8 @@ const (
 	refunded = commission.Refunded
 )
 
-// cell is an element of the matrix: the new status after a move, or the error code if
-// the move is not legal in the status. Other conditions are checked later.
+// cell is an element of the matrix: the new status after a move, or the error code if the move
+// is not legal in the status. The function refusalReason checks other conditions.
 type cell struct {
 	to      commission.Status
 	refusal affiliate.Reason
