@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
-// BeginCommission returns the changes that create the commission of a conversion. It
-// returns no changes if earned, the commission, is nil. If the conversion has already been refunded in
-// part or in full, or is disputed, further changes apply this to the commission.
+// BeginCommission returns the changes that create the commission of a conversion. The parameter earned
+// is the commission; the result is empty if it is nil. If the conversion has already been refunded in
+// part or in full, or is disputed, the result also has the changes that adjust the commission.
 func BeginCommission(earned *commission.Commission, conversion Conversion, by affiliate.Actor, note *string, at time.Time) ([]commission.Change, error) {
 	if earned == nil {
 		return nil, nil

@@ -19,7 +19,7 @@ type StoredConversion struct {
 	BuyerErased bool
 }
 
-// CurrentDecision is what a conversion stores of the decision in force.
+// CurrentDecision has the data about the decision in force that the row of a conversion contains.
 type CurrentDecision struct {
 	Decision       affiliate.DecisionID `db:"decision_id"`
 	Attributed     bool
@@ -30,7 +30,7 @@ type CurrentDecision struct {
 	RecurringIndex *int
 }
 
-// DecisionInForce returns what a conversion stores of a new decision.
+// DecisionInForce returns the data about a new decision that the row of a conversion contains.
 func DecisionInForce(d attribution.Decision) CurrentDecision {
 	return CurrentDecision{
 		Decision: d.ID, Attributed: d.Attributed, Reason: d.Reason,
@@ -45,17 +45,17 @@ type LockedAttribution struct {
 	// Assignee is the participant to whom the conversion is assigned; nil if the
 	// workspace and mode have no participant with the requested id.
 	Assignee *attribution.Earner
-	// Customer is nil without a buyer. Customer.Payments does not count this conversion.
+	// Customer is nil without a buyer. Customer.Payments does not include this conversion.
 	Customer *attribution.FoundCustomer
-	Rates    map[string]attribution.FXRate // as in AttributionInputs
+	Rates    map[string]attribution.FXRate // as in attribution.Inputs
 	// CurrentCommission is the commission of the current decision. It is nil if
 	// nothing is earned, or if the commission was rejected or refunded.
 	CurrentCommission *commission.Locked
 }
 
-// Refusal returns the error if the conversion cannot be assigned to the requested
-// participant. Errors: VALIDATION_ERROR if the participant is unknown, or already earns a
-// commission from the conversion; PARTICIPANT_ERASED.
+// Refusal returns an error if the conversion cannot be assigned to the requested participant.
+// Errors: VALIDATION_ERROR if the participant is unknown, or already earns a commission from
+// the conversion; PARTICIPANT_ERASED.
 func (a LockedAttribution) Refusal(requested affiliate.ParticipantID) error {
 	switch {
 	case a.Assignee == nil:
@@ -68,14 +68,14 @@ func (a LockedAttribution) Refusal(requested affiliate.ParticipantID) error {
 	return nil
 }
 
-// Reattribution is a person's decision that replaces the current one, with its effects.
+// Reattribution is a person's decision that replaces the current decision, with the effects of the replacement.
 type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      attribution.Decision
 	NewCommission *commission.Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
-	// Changes holds, in this order: the change of the previous decision's commission, if
-	// it has one, and those that create NewCommission and lower it by the earlier
-	// refunds.
+	// Changes holds, in this order: the change of the previous decision's commission, if it has
+	// one, and the changes that create NewCommission and adjust it to an open dispute and to
+	// earlier refunds.
 	Changes []commission.Change
 	Binding *attribution.Binding  // the customer's new binding; nil if it does not change
 	Recount []affiliate.ProgramID // programmes in which the customer's payments must be counted again
@@ -83,8 +83,8 @@ type Reattribution struct {
 	Audit   affiliate.AuditLine
 }
 
-// Reattribute returns the effects of replacing the current decision with d. earned is the
-// commission of d; nil if nothing is earned. reason is the text that the person entered.
+// Reattribute returns the effects of replacing the current decision with d. The parameter earned is the
+// commission of d; nil if nothing is earned. The parameter reason is the text that the person entered.
 func (a LockedAttribution) Reattribute(d attribution.Decision, earned *commission.Commission, by affiliate.Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {
 		return Reattribution{}, fmt.Errorf("conversion %s was assigned to a participant but is not attributed: %s", a.ID, d.Reason)
@@ -190,7 +190,7 @@ func (a LockedAttribution) newBinding() *attribution.Binding {
 }
 
 // reversedDeltas returns the deltas that subtract the conversion from the counts of the
-// participant who had it. They do not contain earlier refunds, nor the commission, which
+// participant to whom it was credited. Earlier refunds were subtracted before. The commission
 // is subtracted when it is rejected or clawed back.
 func (a LockedAttribution) reversedDeltas(at time.Time) []analytics.StatsDelta {
 	if !a.Attributed || a.Program == nil || a.Participant == nil {
@@ -215,8 +215,8 @@ type LateAttribution struct {
 	Changes       []commission.Change
 }
 
-// AttributeLate returns the effects of replacing the current decision with d, which was
-// made from in. commission is the commission of d; nil if nothing is earned.
+// AttributeLate returns the effects of replacing the current decision with d. The parameter in has
+// the inputs of d. The parameter commission is the commission of d; nil if nothing is earned.
 func (c StoredConversion) AttributeLate(in attribution.Inputs, d attribution.Decision, commission *commission.Commission) (LateAttribution, error) {
 	d.Supersedes = &c.Decision
 	after := c.Conversion

@@ -16,9 +16,8 @@ type RefundID = affiliate.ID[Refund]
 // ParkedRefundLifetime is how long a refund waits for its conversion.
 const ParkedRefundLifetime = 90 * 24 * time.Hour
 
-// Refund is money that a merchant gave back to a buyer. If its conversion is not known,
-// the refund is parked and applied when the conversion is recorded. This fixes its
-// amount.
+// Refund is money that a merchant gave back to a buyer. If its conversion is not known, the
+// refund is parked and applied when the conversion is recorded. Then its amount is fixed.
 type Refund struct {
 	ID RefundID
 	affiliate.Scope
@@ -42,7 +41,7 @@ type ParkedSale struct {
 // Refunds are refunds that one transaction applies to a conversion, and their effect. The
 // commission depends on the total of all refunds, so its change is not part of the effect.
 type Refunds struct {
-	Conversion Conversion           // after Applied
+	Conversion Conversion           // after the refunds in Applied
 	Decision   attribution.Decision // the decision in force
 	At         time.Time
 
@@ -69,8 +68,8 @@ func (r *Refunds) ApplyParked(parked ...Refund) {
 	}
 }
 
-// add adds an applied refund. The refunded revenue is subtracted from the stats of the
-// current hour. The number of conversions in the stats does not change.
+// add adds an applied refund. The refunded revenue is subtracted from the stats at the time of
+// the refund. The number of conversions in the stats does not change.
 func (r *Refunds) add(refund Refund, after Conversion, cents int64) {
 	before := r.Conversion
 	r.Conversion = after
@@ -92,8 +91,8 @@ func (r *Refunds) add(refund Refund, after Conversion, cents int64) {
 func (c Conversion) Refundable() int64 { return c.Cents - c.RefundedAmountCents }
 
 // Refund applies a refund of the requested amount, or of the whole remaining amount if
-// requested is nil. refunded is the refunded amount. An event without an amount can be
-// refunded once, with amount 0. Errors: REFUND_EXCEEDS_AMOUNT if the requested amount is
+// requested is nil. The result refunded is the refunded amount. An event without an amount can
+// be refunded once, with amount 0. Errors: REFUND_EXCEEDS_AMOUNT if the requested amount is
 // greater than the remaining amount, or if everything has already been refunded.
 func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, refusal *affiliate.Error) {
 	refunded = c.Refundable()
@@ -112,8 +111,8 @@ func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, 
 	return c, refunded, nil
 }
 
-// statusAfterRefund returns the status after a refund; disputed means that a dispute is
-// open.
+// statusAfterRefund returns the status after a refund. The parameter disputed says that a
+// dispute is open.
 func (c Conversion) statusAfterRefund(disputed bool) Status {
 	switch {
 	case c.Refundable() == 0:
@@ -125,9 +124,9 @@ func (c Conversion) statusAfterRefund(disputed bool) Status {
 	}
 }
 
-// RefundParked applies a parked refund. When it was accepted, the conversion was not
-// known, so an amount that was too high could not be rejected. Then the remaining amount
-// is refunded, which can be 0.
+// RefundParked applies a parked refund. When it was accepted, the conversion was not known, so
+// an amount that was too high could not be rejected. If the amount is too high, the remaining
+// amount is refunded, which can be 0.
 func (c Conversion) RefundParked(requested *int64) (after Conversion, refunded int64) {
 	if requested != nil && *requested > c.Refundable() {
 		requested = nil
@@ -141,7 +140,7 @@ func (c Conversion) Refunded() bool {
 	return c.Status == Refunded || c.RefundedAmountCents > 0
 }
 
-// SaleRefunds returns what a commission needs to know about the refunds of the sale.
+// SaleRefunds returns the facts about the refunds of the sale from which a commission is adjusted.
 func (c Conversion) SaleRefunds() commission.SaleRefunds {
 	return commission.SaleRefunds{PaidCents: c.Cents, LeftCents: c.Refundable(), Complete: c.Status == Refunded}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
-// Reversals is everything that takes back a sale: the refunds that the merchant reported,
-// and the charges of the sale at the payment processor. The disputes that the merchant
-// reported form one more charge, with the amount of the sale.
+// Reversals has the refunds and disputes of a sale: the refunds that the merchant reported, and
+// the refunds and disputes of each charge at the payment processor. The disputes that the
+// merchant reported form one more element of Charges, with the amount of the sale.
 type Reversals struct {
 	// ReportedCents is the sum of the refunds that were reported to the API.
 	ReportedCents int64
 	Charges       []ChargeReversal
 }
 
-// ChargeReversal says what was refunded and disputed of one charge, in units of Currency.
+// ChargeReversal has the refunds and disputes of one charge, in minor units of Currency.
 type ChargeReversal struct {
 	Currency      string
 	AmountCents   int64 // of the charge; 0 if unknown
 	RefundedCents int64
 	Disputes      []ProcessorDispute
-	HappenedAt    *time.Time // when the latest event about the charge happened, as the processor says; nil if only the merchant has reported it
+	HappenedAt    *time.Time // when the latest event about the charge happened, according to the processor; nil if only the merchant has reported it
 }
 
-// reversedCents returns the part of the charge that was refunded or lost in a dispute, in
-// minor units of the sale's currency. A refund and a lost dispute of one charge can be
-// about the same money, so the sum is limited to the charge. If the charge has another
-// currency than the reported sale, the reversed share of the charge is applied to the sale.
+// reversedCents returns the part of the charge that was refunded or lost in a dispute, in minor units
+// of the sale's currency. A refund and a lost dispute of one charge can be about the same money, so the
+// sum is limited to the charge. If the charge has another currency than the reported sale, the reversed
+// share of the charge is applied to the sale. Lost disputes are only included if withDisputes is true.
 func (c ChargeReversal) reversedCents(paid affiliate.Money, withDisputes bool) int64 {
 	reversed, whole := c.RefundedCents, c.AmountCents
 	if whole == 0 && c.Currency == paid.Currency {
@@ -59,7 +59,7 @@ func (c ChargeReversal) reversedCents(paid affiliate.Money, withDisputes bool) i
 	return min(reversed, whole)
 }
 
-// totalCents returns the reversed part of a sale. It is at most the sale.
+// totalCents returns the reversed part of a sale, which is at most the amount of the sale.
 func (r Reversals) totalCents(paid affiliate.Money, withDisputes bool) int64 {
 	total := r.ReportedCents
 	for _, c := range r.Charges {
@@ -68,8 +68,8 @@ func (r Reversals) totalCents(paid affiliate.Money, withDisputes bool) int64 {
 	return min(total, paid.Cents)
 }
 
-// dispute returns the status of the disputes: open if any is open, or lost if any is
-// lost.
+// dispute returns the status of all disputes together: open if any dispute is open, otherwise
+// lost if any is lost, otherwise won or none.
 func (r Reversals) dispute() commission.DisputeStatus {
 	found := map[commission.DisputeStatus]bool{}
 	for _, c := range r.Charges {
@@ -97,7 +97,7 @@ func (r Reversals) happenedAt() *time.Time {
 }
 
 // ReportedDispute is the report of a merchant about a dispute. Its status is DisputeOpen,
-// DisputeWon or DisputeLost. AmountCents is nil if the report does not say it.
+// DisputeWon or DisputeLost. AmountCents is nil if the report has no amount.
 type ReportedDispute struct {
 	Scope                 affiliate.Scope
 	ExternalTransactionID string
@@ -112,9 +112,9 @@ type SaleInDispute struct {
 	Dispute *ProcessorDispute // the dispute as it was reported before; nil if the report is the first
 }
 
-// Report returns the dispute after a report. Like a stale state of a processor, the status
-// open does not change a closed dispute, because reports can arrive in another order.
-// Errors: DISPUTE_EXCEEDS_AMOUNT if more is disputed than was paid, or if nothing was paid.
+// Report returns the dispute after a report. A report with the status open does not change a
+// closed dispute, because reports can arrive in the wrong order. Errors: DISPUTE_EXCEEDS_AMOUNT
+// if more is disputed than was paid, or if nothing was paid.
 func (s SaleInDispute) Report(report ReportedDispute) (ProcessorDispute, error) {
 	after := ProcessorDispute{ID: report.ExternalDisputeID, Status: report.Status, AmountCents: report.AmountCents}
 	if paid := s.Cents; paid == 0 || after.AmountCents != nil && *after.AmountCents > paid {
@@ -152,8 +152,8 @@ type Reversal struct {
 	Events     []affiliate.Event
 }
 
-// Reverse returns the effect of the current refunds and disputes. It does not depend on
-// earlier states, so their order does not matter. ok is false if nothing changes.
+// Reverse returns the effect of the current refunds and disputes. The effect does not depend on earlier
+// refunds and disputes, so the order in which they arrive does not matter. ok is false if nothing changes.
 func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	before, paid, dispute := s.Conversion, s.Money, s.Reversals.dispute()
 	after := before
@@ -189,8 +189,8 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	return r, true, nil
 }
 
-// Refund returns the effect of the parked refunds and a new one, if not nil. Errors:
-// those of Apply.
+// Refund returns the effect of the parked refunds and of the given refund, which can be nil.
+// Errors: those of Apply.
 func (s LockedSale) Refund(refund *Refund, at time.Time) (r Reversal, err error) {
 	refunds := Refunds{Conversion: s.Conversion, Decision: s.Decision, At: at}
 	refunds.ApplyParked(s.Parked...)
@@ -217,8 +217,8 @@ func (s LockedSale) commissionAfter(changes []commission.Change) *commission.Com
 	return &changes[len(changes)-1].After
 }
 
-// commissionChanges adjusts the commission to a conversion and the status of its
-// disputes.
+// commissionChanges returns the changes that adjust the commission to the conversion and the
+// status of its disputes.
 func (s LockedSale) commissionChanges(after Conversion, dispute commission.DisputeStatus, at time.Time) ([]commission.Change, error) {
 	current := *s.Commission
 	changes, err := current.FollowDispute(dispute, at)
@@ -243,12 +243,12 @@ func (s LockedSale) commissionChanges(after Conversion, dispute commission.Dispu
 // ProcessorDispute is a dispute about a charge.
 type ProcessorDispute struct {
 	ID string
-	// Status is DisputeOpen, DisputeWon or DisputeLost. Closed warnings count as won.
+	// Status is DisputeOpen, DisputeWon or DisputeLost. A closed warning has DisputeWon.
 	Status commission.DisputeStatus
-	// AmountCents is the disputed amount in minor units of ISO 4217. It is nil if the
-	// dispute has another currency than the charge: the whole charge is disputed then.
+	// AmountCents is the disputed amount in ISO 4217 minor units. It is nil if it is unknown, or if
+	// the dispute has another currency than the charge. Then the whole charge is disputed.
 	AmountCents *int64
 	// Stale means that the processor no longer has the dispute and the state comes from the
-	// event. It does not reopen a dispute that is closed.
+	// event. A stale state does not reopen a closed dispute.
 	Stale bool
 }
