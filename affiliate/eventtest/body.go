@@ -42,7 +42,7 @@ var Schemas = sync.OnceValues(func() (map[affiliate.EventName]*jsonschema.Schema
 	return compiled, nil
 })
 
-// ValidationError returns the error if a body does not satisfy the schema of its event.
+// ValidationError returns an error if a body does not satisfy the schema of the event with the given name.
 func ValidationError(t interface {
 	Helper()
 	Fatal(...any)
@@ -63,7 +63,7 @@ func ValidationError(t interface {
 	return compiled[name].Validate(tree)
 }
 
-// EncodedBody returns the body of an event. It fails if a second encoding is different.
+// EncodedBody returns the body of an event. The test fails if a second encoding is different.
 func EncodedBody(t interface {
 	Helper()
 	Fatal(...any)

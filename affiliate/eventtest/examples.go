@@ -1,4 +1,4 @@
-// Package eventtest has an example of each event, for tests of what is done with events.
+// Package eventtest has an example of each event, for tests of code that handles events.
 package eventtest
 
 import (
@@ -104,8 +104,8 @@ func Payout() payout.Payout {
 	}
 }
 
-// Changed returns an event with the differences of before and after as previous
-// attributes.
+// Changed returns an event with the object after. Its previous attributes are the values in
+// before of the fields that differ.
 func Changed(t testing.TB, name affiliate.EventName, before, after any) affiliate.Event {
 	t.Helper()
 	oldValues, _, err := affiliate.ChangedFields(before, after)

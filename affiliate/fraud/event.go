@@ -51,7 +51,7 @@ type Origin struct {
 // OriginRetention is how long origins are stored.
 const OriginRetention = DeviceWindow
 
-// agentHashSize is in bytes.
+// agentHashSize is the length of a hash of a user agent in bytes.
 const agentHashSize = 16
 
 // AgentHash returns the keyed hashes of a user agent. Their keys change every calendar month
@@ -67,11 +67,11 @@ func AgentHash(keys affiliate.HashKeys, agent string, at time.Time) affiliate.Di
 	})
 }
 
-// FormerEmailDigests returns the digests under which the former e-mail address of a partner
-// is stored. The address is normalised like that of a buyer, so that different spellings of
-// one mailbox's address have equal digests. They do not depend on a workspace, because a
-// partner can join further programmes after the change. The result is nil if the text is not
-// an e-mail address.
+// FormerEmailDigests returns the digests under which the former e-mail address of a partner is
+// stored. The address is normalised like the address of a buyer, so that different spellings of
+// one mailbox's address have equal digests. The digests do not depend on a workspace, because a
+// partner can join further programmes after the change. The result is nil if the text is not an
+// e-mail address.
 func FormerEmailDigests(keys affiliate.HashKeys, address string) affiliate.Digests {
 	local, domain, ok := affiliate.FoldEmail(address)
 	if !ok {
@@ -97,8 +97,8 @@ const (
 	EventDismissed EventStatus = "dismissed"
 )
 
-// Event records a conversion that the fraud rules suspect. A decision creates at
-// most one fraud event, which has the id of the decision.
+// Event is a record of a conversion that the fraud rules suspect. A decision creates at most
+// one fraud event, which has the id of the decision.
 type Event struct {
 	ID EventID
 	affiliate.Scope
@@ -119,7 +119,7 @@ type Event struct {
 	CreatedAt             time.Time
 }
 
-// Resolve returns an open event with the outcome of its review. Errors: FRAUD_EVENT_RESOLVED.
+// Resolve returns e with the outcome of its review. Errors: FRAUD_EVENT_RESOLVED if e is not open.
 func (e Event) Resolve(outcome EventStatus, note *string, by affiliate.Actor, at time.Time) (Event, error) {
 	if e.Status != EventOpen {
 		return e, affiliate.RefuseStatus(affiliate.ReasonFraudEventResolved, e.Status)
@@ -165,7 +165,7 @@ func (p ProgramFraudPolicy) Object() PolicyObject {
 	}
 }
 
-// Score returns the total score of signals, at most fraud.MaxScore.
+// Score returns the total score of signals, at most MaxScore.
 func Score(signals []Signal) int {
 	score := 0
 	for _, s := range signals {

@@ -17,7 +17,7 @@ import (
 const (
 	// SuspiciousScore is the lowest score at which a person should review a conversion.
 	SuspiciousScore = 50
-	// MaxScore is the highest possible score. The conversion is considered fraudulent.
+	// MaxScore is the highest possible score. A conversion with this score is considered fraudulent.
 	MaxScore = 100
 )
 
@@ -30,24 +30,24 @@ type Facts struct {
 	// FormerEmail says that the buyer's e-mail address, compared in the same way, was the
 	// address of the partner's account before a change.
 	FormerEmail bool
-	// BuyerDomain and PartnerDomain are the domains of their addresses, in lower case.
+	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower case.
 	BuyerDomain   string
 	PartnerDomain string
-	// SameNetwork says that partner and buyer share a network within NetworkWindow.
+	// SameNetwork says that the partner used the buyer's network in the NetworkWindow.
 	SameNetwork bool
-	// SameDevice says that they share a network and a browser within DeviceWindow.
+	// SameDevice says that the partner used the buyer's network and browser in the DeviceWindow.
 	SameDevice bool
 	// Click is the click that attributes the conversion; nil if another signal does.
 	Click *Click
-	// PromoCodeOnly says that a promo code attributes it and no click was reported.
+	// PromoCodeOnly says that a promo code attributes the conversion and no click was reported.
 	PromoCodeOnly bool
 	// ConversionsInHour is the number of the partner's conversions in the last hour,
 	// including this one. At most ExaminedInHour earlier conversions are examined.
 	ConversionsInHour int
-	// DuplicateCustomer says that another partner had the customer in the programme.
+	// DuplicateCustomer says that the customer has converted for another partner of the programme.
 	DuplicateCustomer bool
-	// ExaminedConversions counts the partner's latest conversions, at most
-	// RecentConversions, and RefundedConversions those of them with a refund.
+	// ExaminedConversions is the number of the partner's latest conversions, at most
+	// RecentConversions. RefundedConversions is the number of these conversions with a refund.
 	ExaminedConversions int
 	RefundedConversions int
 }
@@ -71,8 +71,8 @@ type Click struct {
 	Term     string
 }
 
-// NetworkWindow and DeviceWindow are the periods before a conversion in which the
-// networks and devices of the partner are compared with those of the buyer.
+// NetworkWindow and DeviceWindow are the periods before a conversion in which the networks and
+// devices of the partner are compared with the network and the device of the buyer.
 const (
 	NetworkWindow = 24 * time.Hour
 	DeviceWindow  = 30 * 24 * time.Hour

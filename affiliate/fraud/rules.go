@@ -14,13 +14,13 @@ import (
 const (
 	// minToConvert is the least time that a person needs to buy something after a click.
 	minToConvert = 5 * time.Second
-	// MaxClicksInHour limits clicks from one IP address, which many people can share.
+	// MaxClicksInHour is the limit of clicks from one IP address, which many people can share.
 	MaxClicksInHour = 100
 	// maxConversionsInHour is the limit of conversions of one partner within an hour.
 	maxConversionsInHour = 10
-	// ExaminedInHour is the number of the partner's latest conversions that
-	// conversion_velocity examines. They are all from the last hour. There is a limit because
-	// a merchant may report the sales of a whole year at once.
+	// ExaminedInHour is the maximum number of the partner's conversions in the last hour that
+	// conversion_velocity examines. The number is limited because a merchant may report the
+	// sales of a whole year at once.
 	ExaminedInHour = 200
 	// RecentConversions is the number of a partner's latest conversions that refund_rate
 	// examines. If the partner has fewer conversions, the rule does not fire.
@@ -191,7 +191,7 @@ func (d domainSet) contains(domain string) bool {
 // searchEngines holds names of search engines, as in domains and campaign parameters.
 var searchEngines = wordSet("google bing yahoo duckduckgo yandex baidu ecosia qwant startpage naver seznam adwords googleads bingads")
 
-// searchAds are campaign media of search ads, paidAds those of ads of any kind.
+// searchAds holds the campaign media of search ads. paidAds holds the campaign media of paid ads of any kind.
 var (
 	searchAds = wordSet("paidsearch sem")
 	paidAds   = wordSet("cpc ppc paid")
@@ -248,7 +248,7 @@ func isFromSearchEngine(c Click) bool {
 	return false
 }
 
-// compactText returns paid-search and Paid Search as paidsearch, without other signs.
+// compactText returns the letters and digits in lower case: paidsearch for paid-search and Paid Search.
 func compactText(text string) string { return strings.ReplaceAll(spacedWords(text), " ", "") }
 
 // spacedWords returns the words in lower case, with one space before and after each.
