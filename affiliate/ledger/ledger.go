@@ -1,5 +1,5 @@
-// Package ledger has the entries of the ledger, whose sum is what a partner is owed, and
-// statements at a time. Entries never change.
+// Package ledger has the entries of the ledger, whose sum is the amount that a partner is owed,
+// and statements of these amounts at a given time. Entries never change.
 package ledger
 
 import (
@@ -27,10 +27,10 @@ const (
 	EntryPayoutReturned     EntryType = "payout_returned"     // +
 )
 
-// Entry is a change of the amount that a participant is owed. Entries are never
-// changed. A balance is the sum of a participant's entries in one currency. It may be
-// negative. The database moves an entry that is dated into a closed period to the beginning
-// of the open period (docs/adr/0014-the-ledger-table-dates-its-entries.md).
+// Entry is a change of the amount that a participant is owed. Entries are never changed. A
+// balance is the sum of a participant's entries in one currency. A balance may be negative. The
+// database moves an entry that is dated into a closed period to the beginning of the open
+// period (docs/adr/0014-the-ledger-table-dates-its-entries.md).
 type Entry struct {
 	affiliate.Scope
 	ID          EntryID
@@ -43,7 +43,7 @@ type Entry struct {
 	Commission  *affiliate.CommissionID `db:"commission_id"` // set for the first three types
 	Payout      *affiliate.PayoutID     `db:"payout_id"`     // set for the last two types
 	Reason      *string                 // set for a bonus or an adjustment
-	CreatedBy   string                  // user id, or system
+	CreatedBy   string                  // id of a user, a key or a service token, or system
 	CreatedAt   time.Time               // the date in the books
 	OccurredAt  *time.Time              // when the event that caused the entry happened; nil if unknown or equal to CreatedAt
 }
@@ -54,14 +54,14 @@ type Item struct {
 	ProgramName string
 }
 
-// Balance is the sum of entries in one currency. A negative one is owed by the partner.
+// Balance is the sum of entries in one currency. A negative balance is owed by the partner.
 type Balance struct {
 	Currency     string
 	BalanceCents int64
 }
 
-// PartnerBalance is what a partner is owed in one currency. PendingCents sums pending
-// commissions, which are not in the ledger yet, and PaidCents paid ones.
+// PartnerBalance is what a partner is owed in one currency. PendingCents is the sum of pending
+// commissions, which are not in the ledger yet. PaidCents is the sum of paid commissions.
 type PartnerBalance struct {
 	Balance
 	PendingCents int64
@@ -95,9 +95,9 @@ type Participant struct {
 	Currency string // of the programme
 }
 
-// Entry returns the entry for the ledger of a participant; an erased one can get only
-// adjustments. closed ends the closed periods, or is nil. Errors: PARTICIPANT_ERASED,
-// PERIOD_CLOSED.
+// Entry returns the entry for the ledger of the given participant. The parameter closed is the
+// end of the closed periods, or nil. Errors: PARTICIPANT_ERASED for an erased participant,
+// unless the entry is an adjustment; PERIOD_CLOSED.
 func (e ManualEntry) Entry(p Participant, closed *time.Time) (Entry, error) {
 	if p.Erased && e.Type != EntryAdjustment {
 		return Entry{}, affiliate.Refuse(affiliate.ReasonParticipantErased)
@@ -127,7 +127,7 @@ func (e ManualEntry) Check() affiliate.Violations {
 	return wrong
 }
 
-// OccurredAt returns t, or nil if t is the time at.
+// OccurredAt returns Entry.OccurredAt: the event's time t, or nil if t is unknown or is at, the time of the entry.
 func OccurredAt(t *time.Time, at time.Time) *time.Time {
 	if t == nil || t.Equal(at) {
 		return nil
@@ -177,8 +177,8 @@ const (
 	ClosingBalance EntryType = "closing_balance"
 )
 
-// Line is an entry in an export of the ledger, with the names of its programme and
-// its partner. If its type is OpeningBalance, only Currency and AmountCents are set.
+// Line is an entry in an export of the ledger, with the names of its programme and its partner.
+// If its type is OpeningBalance, only Currency, AmountCents and CreatedAt are set.
 type Line struct {
 	Entry
 	ProgramName string

@@ -11,9 +11,9 @@ import (
 )
 
 // Codes returns the codes for a new link. The caller uses the first code that is free. If a
-// code is requested, it is the only one. Otherwise the sequence is endless. Each code is the
-// participant's referral code with random characters added: the first codes with
-// randomSuffixLength random characters, and all later codes with randomCodeLength.
+// code is requested, it is the only code. If no code is requested, the sequence is endless:
+// each code is the participant's referral code with random characters added, randomSuffixLength
+// of them in the first codes and randomCodeLength of them in all later codes.
 func Codes(requested, participantCode string) iter.Seq[string] {
 	if requested != "" {
 		return slices.Values([]string{requested})

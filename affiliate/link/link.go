@@ -35,7 +35,7 @@ type Link struct {
 	CreatedAt time.Time `db:"created_at,fixed"`
 	UpdatedAt time.Time
 	DeletedAt *time.Time
-	// Clicks, without clicks of bots, and Conversions are totals.
+	// Clicks is the number of all clicks except clicks of bots. Conversions is the number of all conversions.
 	Clicks      int64 `db:"-"`
 	Conversions int64 `db:"-"`
 	// Page and Param come from the programme: the page that a default link leads to,
@@ -80,7 +80,7 @@ func (l Link) Object() Object {
 	}
 }
 
-// Patch changes some fields of a link. The code cannot be changed.
+// Patch holds changes of the fields of a link. The code cannot be changed.
 type Patch struct {
 	// If Destination is cleared, the link leads to the programme's page. Only the
 	// Destination of a default link can be cleared.
@@ -89,15 +89,15 @@ type Patch struct {
 	UTM         UTMPatch
 }
 
-// UTMPatch changes some of the campaign parameters.
+// UTMPatch holds changes of the campaign parameters of a link.
 type UTMPatch struct {
 	// Reset clears all parameters before the other changes are applied.
 	Reset                                   bool
 	Source, Medium, Campaign, Term, Content affiliate.Change[string]
 }
 
-// Patch returns l with the changes of patch. The caller sets UpdatedAt and Version. The
-// host of a new destination must match one of domains. Errors: VALIDATION_ERROR.
+// Patch returns l with the given changes. The caller sets UpdatedAt and Version. The host of a
+// new destination must match one of the given domains. Errors: VALIDATION_ERROR.
 func (l Link) Patch(patch Patch, domains []string) (Link, error) {
 	if patch.Destination.HasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
 		return l, forbiddenDestination(domains)
@@ -118,8 +118,8 @@ func (l Link) Patch(patch Patch, domains []string) (Link, error) {
 	return l, nil
 }
 
-// CheckDestination returns an error if the link's destination has a host outside
-// domains. Errors: VALIDATION_ERROR.
+// CheckDestination returns an error if the host of the link's destination matches none of the
+// given domains. Errors: VALIDATION_ERROR.
 func (l Link) CheckDestination(domains []string) error {
 	if l.Destination != nil && !AllowedDestination(domains, *l.Destination) {
 		return forbiddenDestination(domains)
@@ -136,7 +136,7 @@ func (l Link) CheckDelete() error {
 	return nil
 }
 
-// maxNamedHosts is the number of allowed hosts that an error message names.
+// maxNamedHosts is the maximum number of allowed hosts that an error message names.
 const maxNamedHosts = 10
 
 func forbiddenDestination(domains []string) *affiliate.Error {
@@ -231,16 +231,16 @@ func WithParams(rawURL string, params []Param) string {
 	return base
 }
 
-// AllowedDestination reports whether a link may lead to a URL. It must be an http or
-// https URL. Its host, as all browsers read it, must match one of domains.
+// AllowedDestination reports whether a link may lead to a URL. The URL must be an http or https
+// URL. Its host, as all browsers read it, must match one of the given domains.
 func AllowedDestination(domains []string, rawURL string) bool {
 	host, ok := affiliate.ParseWebURL(rawURL)
 	return ok && AllowedHost(domains, host)
 }
 
-// Hosts returns the hosts to which the links of a programme may lead: its allowed
-// domains. If it has none, the hosts of its pages and their subdomains are allowed. A page
-// is nil if it is not set.
+// Hosts returns the hosts to which the links of a programme may lead: its allowed domains. If
+// it has none, the hosts of its pages and their subdomains are allowed. An element of the
+// parameter pages is nil if the page is not set.
 func Hosts(allowedDomains []string, pages ...*string) []string {
 	if len(allowedDomains) > 0 {
 		return allowedDomains
@@ -257,8 +257,8 @@ func Hosts(allowedDomains []string, pages ...*string) []string {
 	return hosts
 }
 
-// AllowedHost reports whether a host matches one of domains. An entry that begins with
-// *. matches all subdomains. Any other entry matches only the same host.
+// AllowedHost reports whether a host matches one of the given domains. An entry that begins
+// with *. matches all subdomains. Any other entry matches only the same host.
 func AllowedHost(domains []string, host string) bool {
 	return slices.ContainsFunc(domains, func(domain string) bool {
 		parent, wildcard := strings.CutPrefix(domain, "*.")
