@@ -13,8 +13,8 @@ import (
 // mail, before the next mail. It limits the number of mails that busy programmes cause.
 const GatherTime = time.Hour
 
-// MaxMailedNotifications is the number of notifications that one mail shows. It only
-// counts the others.
+// MaxMailedNotifications is the number of notifications that one mail shows. The mail shows
+// only the number of the other notifications.
 const MaxMailedNotifications = 20
 
 // ArrivalID identifies the notifications of one transaction that were not distributed yet.
@@ -27,10 +27,10 @@ type ArrivedNotification struct {
 	Mode      affiliate.Mode // NotificationsBothModes if it has no mode
 	Type      Type
 	Workspace *affiliate.WorkspaceID `db:"workspace_id"`
-	User      *affiliate.UserID      `db:"user_id"` // the user whom it is about
+	User      *affiliate.UserID      `db:"user_id"` // the user whom the notification is about
 }
 
-// Audience returns the kind of the feed.
+// Audience returns the kind of the accounts that read the feed.
 func (n ArrivedNotification) Audience() affiliate.AccountKind {
 	if n.Workspace != nil && WorkspaceFeed(*n.Workspace) == n.Feed {
 		return affiliate.Merchant
@@ -38,7 +38,7 @@ func (n ArrivedNotification) Audience() affiliate.AccountKind {
 	return affiliate.Partner
 }
 
-// FeedsOf returns the feeds of notifications, each of them once.
+// FeedsOf returns the feeds of the given notifications, each feed once.
 func FeedsOf(arrived []ArrivedNotification) []FeedID {
 	seen, feeds := map[FeedID]bool{}, []FeedID{}
 	for _, n := range arrived {
@@ -66,14 +66,14 @@ func (n ArrivedNotification) Category() Category {
 	return rule.Category
 }
 
-// Gathered reports whether mails about the notification wait while others of its category
-// are gathered.
+// Gathered reports whether mails about the notification wait while other notifications of its
+// category are gathered.
 func (n ArrivedNotification) Gathered() bool {
 	rule, spec, _ := n.rule()
 	return spec.gathered && rule.Severity != SeverityCritical
 }
 
-// Arrived returns the notification as it arrived.
+// Arrived returns the part of the notification that its distribution needs.
 func (n Notification) Arrived() ArrivedNotification {
 	return ArrivedNotification{ID: n.ID, Feed: n.Feed, Mode: n.StoredMode(), Type: n.Type, Workspace: n.Workspace, User: n.User}
 }
@@ -95,19 +95,19 @@ type DigestMail struct {
 	Recipient FeedRecipient
 	Mode      affiliate.Mode // NotificationsBothModes if the notifications have no mode
 	Category  Category
-	// Workspace is the workspace whose notification log shows the mail. It is nil in live
-	// mode, in which the mails about several workspaces are gathered together.
+	// Workspace is the workspace whose notification log shows the mail. It is nil if no log
+	// shows the mail (LogWorkspace). Mails about several workspaces are then gathered together.
 	Workspace *affiliate.WorkspaceID
 	// Gathered says that the mail must wait while notifications of its category are
 	// gathered for the recipient.
 	Gathered bool
-	// Notifications are the notifications, the oldest first.
+	// Notifications has the ids of the notifications, the oldest first.
 	Notifications []ID
 	Type          string // the Mail.Type
 }
 
-// PlanMails returns the mails about notifications, in the order of their digests.
-// recipients are the users who may get mails about their feeds.
+// PlanMails returns the mails about the given notifications, in the order of their digest keys. The
+// parameter recipients has the users who may get mails about the notifications of their feeds.
 func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []DigestMail {
 	byFeed := map[FeedID][]FeedRecipient{}
 	for _, r := range recipients {
@@ -144,8 +144,8 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Dige
 	return mails
 }
 
-// LogWorkspace returns the workspace whose notification log shows a mail about n. The log
-// shows the mails of test mode and mails about the accounts of members.
+// LogWorkspace returns the workspace whose notification log shows a mail about n. It is nil for
+// live mode, and for notifications of partners that belong to both modes.
 func (n ArrivedNotification) LogWorkspace() *affiliate.WorkspaceID {
 	if n.Mode == affiliate.ModeLive || n.Mode == NotificationsBothModes && n.Audience() == affiliate.Partner {
 		return nil
@@ -194,7 +194,7 @@ func (m DigestMail) Mail(at time.Time) Mail {
 	return mail
 }
 
-// DigestKey identifies the gathering of notifications for one user.
+// DigestKey identifies the notifications that are gathered together for one user.
 type DigestKey struct {
 	User     affiliate.UserID `db:"user_id"`
 	Mode     affiliate.Mode
@@ -226,18 +226,18 @@ type Digest struct {
 	DigestKey
 	// WindowStart is the earliest time of the gathered notifications.
 	WindowStart time.Time
-	// Mailed are notifications since WindowStart that were already mailed.
+	// Mailed has the ids of notifications since WindowStart that were already mailed.
 	Mailed []ID
 	DueAt  time.Time
 }
 
-// lateCommit is longer than any transaction runs that creates notifications. A
-// notification can therefore become visible at most lateCommit after its time.
+// lateCommit is longer than the duration of any transaction that creates notifications. A
+// notification therefore becomes visible at most lateCommit after its time.
 const lateCommit = 2 * time.Minute
 
-// NextDigest returns the digest that follows the mail at the time now. since is the time of
-// the oldest notification that may be in neither this mail nor an earlier one, or now if
-// there is none.
+// NextDigest returns the digest that begins after the mail is sent at the time now. The
+// parameter since is the time of the oldest notification that may be in neither this mail nor
+// an earlier mail; without such a notification it is now.
 func (m DigestMail) NextDigest(since, now time.Time) Digest {
 	d := Digest{DigestKey: m.DigestKey(), WindowStart: since.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []ID{}}
 	for _, id := range m.Notifications {

@@ -59,7 +59,7 @@ type Mail struct {
 	// Type is the type that the notification log shows: the kind of an account mail, the
 	// type of a notification, or MailTypeDigest.
 	Type string
-	// Category is the category of the notifications. It is empty for account mail.
+	// Category is the category of the notifications. It is empty if Kind is not MailNotifications.
 	Category Category
 	// Workspace is the workspace that the mail belongs to. For account mail it is the
 	// workspace of the user. It is nil if the user belongs to no workspace.
@@ -69,9 +69,9 @@ type Mail struct {
 	Mode *affiliate.Mode
 	Recipient
 	Facts MailFacts
-	// Secret is the sealed token of the link in the mail; nil if the mail has no token.
-	// The additional data of its encryption is the ID in binary form. It is deleted when
-	// the mail has been sent.
+	// Secret is the sealed token of the link in the mail; nil if the mail has no token. The
+	// additional data of its encryption is the ID in binary form. Secret is deleted when the
+	// mail has been sent.
 	Secret    []byte
 	CreatedAt time.Time
 }
@@ -137,8 +137,8 @@ const (
 	// MailAddressSuppressed means that earlier mail to the address bounced, or that its
 	// owner complained.
 	MailAddressSuppressed MailReason = "address_suppressed"
-	// MailAddressNotVerified means that the recipient has not verified the address. The
-	// recipient gets no mail that users can disable.
+	// MailAddressNotVerified means that the recipient has not verified the address. Mail that
+	// users can disable is not sent to this address.
 	MailAddressNotVerified MailReason = "address_not_verified"
 	// MailRecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace.
@@ -199,7 +199,7 @@ type MailConditions struct {
 	TestRedirect string
 }
 
-// MailDelivery is a decision about a mail.
+// MailDelivery says whether and to which address a mail is sent.
 type MailDelivery struct {
 	// Status is the status of the mail after a successful attempt, or MailSuppressed if
 	// the mail must not be sent.
@@ -273,7 +273,7 @@ type MailContent struct {
 type MailLogEntry struct {
 	ID           MailID
 	Type         string
-	Category     Category // empty for account mail
+	Category     Category // empty unless the mail contains notifications
 	Recipient    string
 	Status       MailStatus
 	RedirectedTo string // empty unless Status is MailRedirected
@@ -299,7 +299,7 @@ type MailLogFilter struct {
 // MailLogRetention is how long mails are stored.
 const MailLogRetention = 30 * 24 * time.Hour
 
-// MailPendingLimit is the time after which a pending mail counts as lost. All attempts end
+// MailPendingLimit is the time after which a pending mail is considered lost. All attempts end
 // much earlier, unless a process crashed in the last attempt.
 const MailPendingLimit = 3 * 24 * time.Hour
 
@@ -314,8 +314,8 @@ const (
 	SuppressionRefused    SuppressionReason = "refused"    // the mail server refused the address
 )
 
-// MailDigest returns the keyed digests of an address. The suppression of the address is
-// stored under the first of them. Upper and lower case of the address make no difference.
+// MailDigest returns the keyed digests of an address. The suppression of the address is stored
+// under the first digest. Upper and lower case of the address make no difference.
 func MailDigest(keys affiliate.HashKeys, address string) affiliate.Digests {
 	return keys.Digests(func(key []byte) []byte {
 		mac := hmac.New(sha256.New, key)

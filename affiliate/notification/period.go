@@ -25,9 +25,8 @@ const (
 // more than the difference between any time zone and UTC.
 const farthestZone = 15 * time.Hour
 
-// SummaryWeek returns the Monday that follows the week of the summaries that are due
-// around the given time, as midnight in UTC. found is false if no summary is due in any
-// time zone.
+// SummaryWeek returns the Monday, as midnight in UTC, on which summaries of the week before are
+// due around the given time. The result found is false if no summary is due in any time zone.
 func SummaryWeek(now time.Time) (monday time.Time, found bool) {
 	monday = now.UTC().Add(farthestZone).Truncate(24 * time.Hour)
 	for monday.Weekday() != time.Monday {
@@ -36,8 +35,8 @@ func SummaryWeek(now time.Time) (monday time.Time, found bool) {
 	return monday, now.Before(monday.Add(summaryHour*time.Hour + summaryLate + farthestZone))
 }
 
-// WeekBefore returns the week before a Monday in a time zone. due reports whether its
-// summary is due now.
+// WeekBefore returns the week before a Monday in a time zone. The result due reports whether
+// the summary of this week is due.
 func WeekBefore(monday time.Time, zone *time.Location, now time.Time) (week affiliate.Period, due bool) {
 	end := time.Date(monday.Year(), monday.Month(), monday.Day(), 0, 0, 0, 0, zone)
 	begin := end.AddDate(0, 0, -7)
@@ -45,8 +44,8 @@ func WeekBefore(monday time.Time, zone *time.Location, now time.Time) (week affi
 	return affiliate.Period{From: &begin, Before: &end}, !now.Before(at) && now.Before(at.Add(summaryLate))
 }
 
-// MonthBefore returns the month (UTC) before the month of the given time. due reports
-// whether its summary is due now.
+// MonthBefore returns the month (UTC) before the month of the given time. The result due
+// reports whether the summary of this month is due.
 func MonthBefore(now time.Time) (month affiliate.Period, due bool) {
 	end := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	begin, at := end.AddDate(0, -1, 0), end.Add(summaryHour*time.Hour)
@@ -59,7 +58,7 @@ type WorkspaceZone struct {
 	Timezone string // IANA
 }
 
-// WorkspaceSummary is what has happened in a workspace in a period, in live mode.
+// WorkspaceSummary has the new conversions, commissions and partners of a workspace in a period, in live mode.
 type WorkspaceSummary struct {
 	Conversions  int64
 	Commissions  int64
@@ -86,7 +85,7 @@ func (s WorkspaceSummary) Text(week affiliate.Period) string {
 	return fmt.Sprintf("%s to %s: %s.", week.From.Format("2 January"), last.Format("2 January 2006"), strings.Join(parts, ", "))
 }
 
-// PartnerSummary is what a partner has earned in a period, in live mode.
+// PartnerSummary has the commissions and the payouts of a partner in a period, in live mode.
 type PartnerSummary struct {
 	Commissions int64
 	Earned      map[string]int64 // amounts of the commissions by currency
@@ -124,7 +123,7 @@ func amountsText(prefix string, amounts map[string]int64) string {
 	return prefix + strings.Join(texts, " and ")
 }
 
-// SummaryNotification returns a summary for a feed. It has no mode.
+// SummaryNotification returns a notification with a summary for a feed. The notification has no mode.
 func SummaryNotification(audience affiliate.AccountKind, feed FeedID, text string, at time.Time) Notification {
 	kind := NotifyWeeklySummary
 	if audience == affiliate.Partner {
@@ -139,8 +138,8 @@ func SummaryNotification(audience affiliate.AccountKind, feed FeedID, text strin
 	return n
 }
 
-// MissingMethodNotification returns the notification for a partner to whom money is owed
-// and who has no payout method. owed holds the amounts by currency.
+// MissingMethodNotification returns the notification for a partner to whom money is owed and
+// who has no payout method. The parameter owed has the amounts by currency.
 func MissingMethodNotification(partner affiliate.UserID, mode affiliate.Mode, owed map[string]int64, at time.Time) Notification {
 	n := NewNotification(affiliate.Partner, PartnerFeed(partner), NotifyPayoutMethodMissing, &mode, at)
 	n.Facts = map[string]string{"amount": amountsText("", owed)}
@@ -163,8 +162,8 @@ func (SendDigests) Kind() string { return "send_digests" }
 // AnnouncementID identifies an announcement.
 type AnnouncementID = affiliate.ID[Announcement]
 
-// Announcement is a text for the approved participants of a programme, or of the operator
-// for all workspaces. An announcement of the operator has no scope, programme and author.
+// Announcement is a text of a merchant for the approved participants of a programme, or a text of the
+// operator for all workspaces. An announcement of the operator has no scope, programme and author.
 type Announcement struct {
 	ID         AnnouncementID
 	Scope      affiliate.Scope
@@ -173,10 +172,10 @@ type Announcement struct {
 	Body       string
 	CreatedBy  *affiliate.ActorID
 	CreatedAt  time.Time
-	Recipients int64 // number of participants to whom it was sent
+	Recipients int64 // number of participants to whom the text was sent
 }
 
-// Limits on the announcements of one programme, because each of them is mailed to all
+// Limits on the announcements of one programme, because each announcement is mailed to all
 // partners.
 const (
 	maxAnnouncements   = 5
@@ -216,10 +215,10 @@ func (a Announcement) CheckText() error {
 
 func isVisible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
-// CheckAnnouncement checks whether another announcement may be made. recent is the number
-// of the programme's announcements in the last AnnouncementWindow, and first is the time
-// of the first of them. Errors: PROGRAM_STATE_INVALID if the programme is not active;
-// RATE_LIMIT_EXCEEDED.
+// CheckAnnouncement checks whether another announcement may be made. The parameter recent is
+// the number of the programme's announcements in the last AnnouncementWindow, and the parameter
+// first is the time of the first of these. Errors: PROGRAM_STATE_INVALID if the programme is
+// not active; RATE_LIMIT_EXCEEDED.
 func CheckAnnouncement(status program.Status, recent int, first, now time.Time) error {
 	if status != program.Active {
 		return status.Refuse()

@@ -23,8 +23,8 @@ type Reader struct {
 	Mode affiliate.Mode
 }
 
-// SeesPersonal reports whether the reader sees the personal notifications of all users of
-// the feed, not only those about this reader.
+// SeesPersonal reports whether the reader sees the personal notifications of all users of the
+// feed, not only the notifications about this reader.
 func (r Reader) SeesPersonal() bool {
 	return r.Kind == affiliate.Partner || r.Role == affiliate.RoleOwner
 }
@@ -101,8 +101,8 @@ type FeedRange struct {
 	Personal bool
 }
 
-// Ranges returns the parts of the feed that the reader sees. If only is not empty, they
-// are limited to this category.
+// Ranges returns the parts of the feed that the reader sees. If the parameter only is not
+// empty, the result is limited to this category.
 func (r Reader) Ranges(choices CategoryChoices, only Category) []FeedRange {
 	var ranges []FeedRange
 	for _, spec := range categorySpecs[r.Kind] {
@@ -150,9 +150,9 @@ type Filter struct {
 // MaxNotificationCount is the highest number of notifications that is counted.
 const MaxNotificationCount = affiliate.MaxSearchTotal
 
-// Life is how long notifications are kept. A dismissed notification is
-// deleted after DismissedNotificationLife. If notifications were dismissed together, those
-// that were dismissed later are deleted with the first, so none is kept longer.
+// Life is how long notifications are kept. A dismissed notification is deleted after
+// DismissedNotificationLife. Several calls that each dismiss all read notifications share one deletion. It
+// takes place DismissedNotificationLife after the first of these calls, so no notification is kept longer.
 const (
 	Life                      = 180 * 24 * time.Hour
 	DismissedNotificationLife = 30 * 24 * time.Hour
@@ -239,12 +239,12 @@ const (
 type categorySpec struct {
 	category Category
 	label    string
-	// protectedEmail and protectedInApp mean that users cannot turn mails, or the
-	// notifications in the feed, off.
+	// protectedEmail means that users cannot disable mails. protectedInApp means that users
+	// cannot disable notifications in the feed.
 	protectedEmail, protectedInApp bool
 	// emailOptIn means that mails are off by default.
 	emailOptIn bool
-	// personal means that only the user whom a notification is about and owners see it.
+	// personal means that only owners and the user whom a notification is about see the notification.
 	personal bool
 	// bothModes means that the notifications of the category belong to both modes.
 	bothModes bool
