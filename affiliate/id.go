@@ -59,7 +59,7 @@ type (
 	DeliveryID = ID[deliveryKind]
 	// SenderID identifies a process that sends webhooks.
 	SenderID = ID[senderKind]
-	// RequestID identifies a request. It is in its response and its log lines.
+	// RequestID identifies a request. The response to the request and its log lines contain the id.
 	RequestID = ID[requestKind]
 )
 
@@ -142,8 +142,8 @@ func (id ID[T]) Time() (t time.Time, ok bool) {
 	return time.UnixMilli(ms).UTC(), true
 }
 
-// FirstID returns the lowest id that an object can have that was created at the given
-// time or later. The time is rounded down to a millisecond.
+// FirstID returns the lowest possible id of an object that was created at the given time or
+// later. The time is rounded down to a millisecond.
 func FirstID[I AnyID](at time.Time) I {
 	var u uuid.UUID
 	putMillis(&u, max(0, at.UnixMilli()))

@@ -16,12 +16,12 @@ type IdempotencyKey struct {
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
 	Fingerprint []byte // keyed hash of the request
 	// Earlier are hashes of the request under the other hash keys. The same request may have
-	// been stored with one of them.
+	// been stored with one of these hashes.
 	Earlier Digests
 	At      time.Time
 }
 
-// IsOf reports whether a stored fingerprint is one of the same request.
+// IsOf reports whether a stored fingerprint is a fingerprint of the same request.
 func (k IdempotencyKey) IsOf(stored []byte) bool {
 	return bytes.Equal(k.Fingerprint, stored) || k.Earlier.Has(stored)
 }

@@ -2,11 +2,11 @@ package affiliate
 
 import "time"
 
-// Job is background work. A job is enqueued in the transaction of the change that
-// requires it. storage/postgres inserts jobs, and packages under server execute them;
-// both use the types of this package. Arguments contain ids but no personal data, so an
-// erasure of personal data does not have to search the queue. A job may run more than
-// once, and it may run after a newer job of the same kind.
+// Job is background work. A job is enqueued in the transaction of the change that requires it.
+// storage/postgres inserts jobs, and packages under server execute them; both use the types of
+// this package and the packages below it. Arguments contain ids but no personal data, so an
+// erasure of personal data does not have to search the queue. A job may run more than once, and
+// it may run after a newer job of the same kind.
 type Job interface{ Kind() string }
 
 // SyncDirectory is the job that updates the edge directory, which is the list of public
@@ -36,8 +36,8 @@ func (Upkeep) Kind() string { return "upkeep" }
 // JobQueueStats is the state of a queue of jobs.
 type JobQueueStats struct {
 	Queue string
-	// OldestWaiting is the time since which the oldest waiting job could run; nil if no job
-	// waits.
+	// OldestWaiting is the time from which the oldest waiting job was allowed to run; nil if no
+	// job waits.
 	OldestWaiting *time.Time
 	// Retrying is the number of jobs that wait for another attempt.
 	Retrying int64

@@ -12,8 +12,8 @@ const (
 	MaxSearchTotal = 10_000
 )
 
-// MaxTotalOf returns the limit for a total that is counted by a query. search is empty
-// for a list without a search.
+// MaxTotalOf returns the limit for a total that is counted by a query. The parameter search is
+// empty for a list without a search.
 func MaxTotalOf(search string) int64 {
 	if search == "" {
 		return MaxTotal

@@ -43,8 +43,7 @@ func (s Scope) Compare(other Scope) int {
 // RecordKind is a kind of records that belong to one mode of a workspace.
 type RecordKind string
 
-// The kinds of records that members find by their id. The database layer uses these names
-// too.
+// The kinds of records that members look up by id. The database layer uses these names too.
 const (
 	ProgramRecord     RecordKind = "program"
 	ParticipantRecord RecordKind = "participant"
