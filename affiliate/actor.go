@@ -39,9 +39,9 @@ func Roles() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleDeveloper, RoleViewer}
 }
 
-// MayManage reports whether a member of role r may invite, change and remove members of
-// another role, and may assign that role. Owners manage all roles. Admins manage all
-// roles except owner.
+// MayManage reports whether a member of role r may invite, change and remove members of the
+// given role, and may assign the given role. Owners manage all roles. Admins manage all roles
+// except owner.
 func (r Role) MayManage(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
 }

@@ -189,7 +189,7 @@ const (
 	maxCodeFailures = 100
 	// RecoveryCodes is the number of recovery codes of a second factor.
 	RecoveryCodes = 10
-	// recoveryCodeBytes is the length of a recovery code. Its 80 random bits cannot be guessed.
+	// recoveryCodeBytes is the number of random bytes in a recovery code. 80 random bits cannot be guessed.
 	recoveryCodeBytes = 10
 )
 
@@ -200,7 +200,7 @@ const ChallengeField = "challenge"
 // SecondFactor is the time-based one-time password (TOTP) of an account (RFC 6238).
 type SecondFactor struct {
 	User affiliate.UserID `db:"user_id"`
-	// Secret is the encrypted secret.
+	// Secret is the encrypted secret of the TOTP.
 	Secret    []byte
 	CreatedAt time.Time
 	// ConfirmedAt is nil until the user enters a code, which shows that the app has the secret.

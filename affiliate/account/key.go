@@ -142,7 +142,7 @@ type APIKey struct {
 // keys in their grace period.
 const MaxSecretKeys = 10
 
-// DefaultRollGrace is how long a rolled key keeps working.
+// DefaultRollGrace is how long a rolled key keeps working if the request sets no grace period.
 const DefaultRollGrace = 24 * time.Hour
 
 // GenerateAPIKey creates a random key. It returns the key in clear text and the record
