@@ -79,10 +79,10 @@ type Cohort struct {
 }
 
 // CohortReport computes the cohorts of a period from the stored sums, whose months begin in
-// UTC. The months of the report begin in the time zone of the period. Near the beginning of a
-// month, a conversion can be in another month of the report than in UTC. These hours are the
-// windows. For each customer with a conversion in a window, Move subtracts the customer from
-// the months in UTC and adds the customer to the months of the report.
+// UTC. The months of the report begin in the time zone of the period. In the hours around the
+// beginning of a month, a conversion can be in another month of the report than in UTC. These
+// hours are the windows. For each customer with a conversion in a window, Move subtracts the
+// customer from the months in UTC and adds the customer to the months of the report.
 type CohortReport struct {
 	period   Period
 	currency string // of the amounts

@@ -252,7 +252,7 @@ type LineItem struct {
 	AmountCents int64  `json:"amount_cents"` // of the whole line
 }
 
-// Sale holds the amounts of a conversion: what was paid, and tax, shipping and fee in it.
+// Sale holds the amounts of a conversion: the paid amount, and the tax, shipping and fee that it contains.
 type Sale struct {
 	affiliate.Money
 	TaxCents      int64

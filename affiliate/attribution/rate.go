@@ -51,8 +51,8 @@ func (e Earner) rateFor(in Inputs, index *int) (whole sourcedRate, lines []price
 	return whole, lines
 }
 
-// chooseRate returns the first of rates, which are ordered from most to least specific.
-// For an event without a price it returns the first flat amount, if there is one.
+// chooseRate returns the first of the given rates, which are ordered from most to least
+// specific. For an event without a price it returns the first flat amount, if there is one.
 func chooseRate(rates []sourcedRate, priced bool) sourcedRate {
 	if !priced {
 		if flat := slices.IndexFunc(rates, sourcedRate.flat); flat >= 0 {

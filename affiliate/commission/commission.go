@@ -33,7 +33,7 @@ const (
 	DisputeLost DisputeStatus = "lost"
 )
 
-// Commission is what a partner earns from one conversion. It is a row of commissions.
+// Commission is what a partner earns from one conversion. It is a row of the table commissions.
 type Commission struct {
 	ID affiliate.CommissionID `db:"id,fixed"`
 	affiliate.Scope
@@ -74,7 +74,7 @@ type Commission struct {
 	RejectedAt            *time.Time
 	PaidAt                *time.Time
 	RefundedAt            *time.Time
-	Payout                *affiliate.PayoutID      `db:"payout_id"` // the open or paid payout that contains it
+	Payout                *affiliate.PayoutID      `db:"payout_id"` // the open or paid payout that contains the commission
 	Rule                  attribution.RuleSnapshot `db:"rule_snapshot,fixed"`
 	Version               int                      // increases by one with every change
 	CreatedAt             time.Time                `db:"created_at,fixed"`
@@ -138,11 +138,11 @@ type Filter struct {
 	NeedsReview *bool
 	// Created is the period of creation.
 	Created affiliate.Period
-	// Search is a prefix of the partner's name or e-mail address, of the external id,
-	// of the promo code or of the commission id. Case does not matter.
+	// Search is a prefix of the partner's name or e-mail address, of the external transaction
+	// id, of the promo code or of the commission id. Case does not matter.
 	Search string
-	// HideEmails excludes e-mail addresses from the search. Callers who see masked
-	// addresses could otherwise find them by longer and longer prefixes.
+	// HideEmails excludes e-mail addresses from the search. Callers who see masked addresses
+	// could otherwise find the addresses by longer and longer prefixes.
 	HideEmails bool
 }
 
@@ -159,7 +159,7 @@ const (
 	SortPartnerName    Sort = "partnerName" // case does not matter
 )
 
-// Order is the order of a list. Rows with equal values begin with the newest.
+// Order is the order of a list. Rows with equal values are in the order from the newest to the oldest.
 type Order struct {
 	By        Sort
 	Ascending bool

@@ -16,8 +16,8 @@ type RefundID = affiliate.ID[Refund]
 // ParkedRefundLifetime is how long a refund waits for its conversion.
 const ParkedRefundLifetime = 90 * 24 * time.Hour
 
-// Refund is money that a merchant gave back to a buyer. If its conversion is not known, the
-// refund is parked and applied when the conversion is recorded. Then its amount is fixed.
+// Refund is money that a merchant gave back to a buyer. If its conversion is not known, the refund is parked
+// and applied when the conversion is recorded. The amount of a refund is fixed when the refund is applied.
 type Refund struct {
 	ID RefundID
 	affiliate.Scope

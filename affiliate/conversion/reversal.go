@@ -152,8 +152,8 @@ type Reversal struct {
 	Events     []affiliate.Event
 }
 
-// Reverse returns the effect of the current refunds and disputes. The effect does not depend on earlier
-// refunds and disputes, so the order in which they arrive does not matter. ok is false if nothing changes.
+// Reverse returns the effect of all refunds and disputes. The order in which they arrived does not
+// matter, because the effect depends on their current state only. ok is false if nothing changes.
 func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	before, paid, dispute := s.Conversion, s.Money, s.Reversals.dispute()
 	after := before

@@ -49,7 +49,7 @@ func Conversion() (conversion.Conversion, attribution.Decision) {
 	return c, d
 }
 
-// Participant returns a participant with the status.
+// Participant returns a participant with the given status.
 func Participant(status participant.Status) participant.Participant {
 	return participant.Participant{
 		ID: affiliatetest.ID[affiliate.ParticipantID](4), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),

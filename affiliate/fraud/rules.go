@@ -188,7 +188,7 @@ func (d domainSet) contains(domain string) bool {
 	return false
 }
 
-// searchEngines holds names of search engines, as in domains and campaign parameters.
+// searchEngines holds names of search engines, as they occur in domains and campaign parameters.
 var searchEngines = wordSet("google bing yahoo duckduckgo yandex baidu ecosia qwant startpage naver seznam adwords googleads bingads")
 
 // searchAds holds the campaign media of search ads. paidAds holds the campaign media of paid ads of any kind.
