@@ -13,8 +13,8 @@ import (
 // mail, before the next mail. It limits the number of mails that busy programmes cause.
 const GatherTime = time.Hour
 
-// MaxMailedNotifications is the number of notifications that one mail shows. The mail shows
-// only the number of the other notifications.
+// MaxMailedNotifications is the maximum number of notifications that one mail lists. The mail
+// shows only the number of further notifications.
 const MaxMailedNotifications = 20
 
 // ArrivalID identifies the notifications of one transaction that were not distributed yet.

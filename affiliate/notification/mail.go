@@ -15,9 +15,9 @@ type MailID = affiliate.ID[Mail]
 // MailKind is the kind of a mail. It selects the text of the mail.
 type MailKind string
 
-// The kinds of mail. A mail of kind MailNotifications contains notifications. All other
-// kinds are account mail: the recipient, or the person who invites the recipient, has
-// requested them, or they protect the account.
+// The kinds of mail. A mail of kind MailNotifications contains notifications. All other kinds
+// are account mail, which the recipient or the person who invites the recipient has requested,
+// or which protects the account.
 const (
 	MailVerification      MailKind = "email_verification"
 	MailPasswordReset     MailKind = "password_reset"
@@ -94,8 +94,8 @@ type MailFacts struct {
 	WorkspaceName string `json:"workspaceName,omitempty"`
 	ProgramName   string `json:"programName,omitempty"`
 	InviterName   string `json:"inviterName,omitempty"`
-	// Message is what the inviter wrote to the recipient. Rate is the commission in words,
-	// and Link the referral link of the recipient.
+	// Message is the text that the inviter wrote to the recipient. Rate is the commission in
+	// words, and Link is the referral link of the recipient.
 	Message       string         `json:"message,omitempty"`
 	Rate          string         `json:"rate,omitempty"`
 	Link          string         `json:"link,omitempty"`
@@ -104,7 +104,7 @@ type MailFacts struct {
 	PayoutMethod  string         `json:"payoutMethod,omitempty"`
 	ExpiresAt     *time.Time     `json:"expiresAt,omitempty"` // of the token
 	Notifications []ID           `json:"notifications,omitempty"`
-	// More is the number of further notifications that the mail only counts.
+	// More is the number of further notifications. The mail shows only this number.
 	More int `json:"more,omitempty"`
 }
 
@@ -129,7 +129,7 @@ type MailReason string
 
 // The reasons for which a mail is suppressed.
 const (
-	// MailTestMode is the reason of mail of test mode in a workspace without a
+	// MailTestMode means that the mail belongs to test mode, and the workspace has no
 	// testMailRedirect.
 	MailTestMode MailReason = "test_mode"
 	// MailOff means that the service has no mail server.
@@ -187,7 +187,7 @@ func (m Mail) optional() bool {
 
 // MailConditions are the facts that decide about the delivery of a mail.
 type MailConditions struct {
-	// Off means that the service has no mail server. The database does not know this.
+	// Off means that the service has no mail server. Off is not stored in the database.
 	Off bool `db:"-"`
 	// RecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace of the mail.

@@ -198,7 +198,7 @@ func NewProductAnnouncement(title, body string, at time.Time) (Announcement, err
 	return a, a.CheckText()
 }
 
-// CheckText checks the title and the body. Both must have a character that can be seen,
+// CheckText checks the title and the body. Both must have at least one visible character,
 // because the title is the subject of a mail. Errors: VALIDATION_ERROR.
 func (a Announcement) CheckText() error {
 	var found affiliate.Violations

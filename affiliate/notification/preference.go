@@ -147,7 +147,7 @@ type Filter struct {
 	UnreadOnly bool
 }
 
-// MaxNotificationCount is the highest number of notifications that is counted.
+// MaxNotificationCount is the number at which the counting of notifications stops.
 const MaxNotificationCount = affiliate.MaxSearchTotal
 
 // Life is how long notifications are kept. A dismissed notification is deleted after
