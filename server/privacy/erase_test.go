@@ -23,8 +23,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/analytics"
 	linkservice "github.com/tributary-hq/tributary/server/link"
+	participantservice "github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
@@ -353,6 +355,14 @@ func TestErase_CodesStayTaken(t *testing.T) {
 		}
 		if pgtest.ReasonOf(t, code) != affiliate.ReasonPromoCodeTaken {
 			t.Errorf("%s, a promo code with the code returns %v", state, code)
+		}
+		_, invitation := participantservice.New(participantservice.Config{
+			DB: f.DB, Now: f.Now, Invitations: server.Invitations{Limiter: servertest.Unlimited{}},
+		}).InviteParticipant(servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleOwner), &affiliatev1.InviteParticipantRequest{
+			ProgramId: f.Program.String(), Email: "cleo@example.com", ReferralCode: ptr("quokka-ada"),
+		})
+		if pgtest.ReasonOf(t, invitation) != affiliate.ReasonReferralCodeTaken {
+			t.Errorf("%s, an invitation with the code returns %v", state, invitation)
 		}
 		if state == "after the response" {
 			f.finish(f.erasure())

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
@@ -136,10 +137,13 @@ func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, pro
 	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, program, email)
 }
 
-// HasCode reports whether a referral code is in use. It does not find the codes of erased participants.
+// HasCode reports whether a participant has a referral code, or an erased participant had it.
 func HasCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, code string) (bool, error) {
-	const query = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
-	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, code)
+	const query = `
+		select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)
+			or exists (select from erased_values where workspace_id = $1 and mode = $2 and kind = $4 and digest = any($5))`
+	kind := privacy.ErasedReferralCode
+	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, code, kind, tx.ErasureKeys().Digests(scope, kind, code))
 }
 
 // LockGroup checks that a group belongs to the programme, and prevents its deletion until the
