@@ -392,7 +392,9 @@ func TestErase_FindsTheSaleOfACharge(t *testing.T) {
 				f.erase("k1", byTransaction("ch_ada9"))
 			}
 			f.order(f.pat, "cs_ada9")
-			if f.putCharge(newPerson("ada").charge("9", 100)) == nil {
+			charge := newPerson("ada").charge("9", 100)
+			charge.HappenedAt = f.clock.Now().Add(-time.Hour)
+			if f.putCharge(charge) == nil {
 				t.Fatal("the charge has not found its sale")
 			}
 			f.WantCount(0, "aliases of the charge", `select count(*) from conversion_aliases where id = 'ch_ada9'`)
@@ -403,6 +405,8 @@ func TestErase_FindsTheSaleOfACharge(t *testing.T) {
 				f.work(f.active())
 			}
 			f.requireAbsent("cs_ada9", "ch_ada9")
+			f.WantCount(1, "charges with the time of the refund and all that was applied", `
+				select count(*) from processor_charges where happened_at = $1 and refunded_cents = 100 and applied_number = read_number`, charge.HappenedAt)
 			f.WantCount(1, "erased conversions", `select count(*) from conversions where buyer_erased_at is not null`)
 		})
 	}

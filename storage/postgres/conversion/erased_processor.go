@@ -14,9 +14,9 @@ import (
 )
 
 // The statements below replace ids of a payment processor in one table each. The arguments are
-// the workspace, the mode, the ids, and the texts that replace them. A text may already have a
-// row, if the processor has reported the sale again during the erasure. Then the newer state
-// stays.
+// the workspace, the mode, the ids, and the texts that replace them. A row with the replacement
+// may already exist, if the processor has reported the sale again during the erasure. Then the
+// newer state stays.
 const (
 	eraseAliases = `
 		with moved as (
@@ -34,16 +34,17 @@ const (
 			delete from processor_charges g
 			using unnest($3::text[], $4::text[]) as t (id, erased)
 			where g.workspace_id = $1 and g.mode = $2 and g.id = t.id
-			returning t.erased, g.currency, g.amount_cents, g.refunded_cents, g.conversion_id, g.read_number, g.updated_at, g.applied_number
+			returning t.erased, g.currency, g.amount_cents, g.refunded_cents, g.conversion_id, g.read_number, g.applied_number, g.happened_at, g.updated_at
 		)
-		insert into processor_charges as g (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at, applied_number)
-		select $1, $2, m.erased, m.currency, m.amount_cents, m.refunded_cents, m.conversion_id, m.read_number, m.updated_at, m.applied_number
-		from moved m
+		insert into processor_charges as g (
+			workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, applied_number, happened_at, updated_at)
+		select $1, $2, m.* from moved m
 		order by m.erased collate "C"
 		on conflict (workspace_id, mode, id) do update set
 			currency = excluded.currency, amount_cents = excluded.amount_cents, refunded_cents = excluded.refunded_cents,
 			conversion_id = coalesce(g.conversion_id, excluded.conversion_id),
-			read_number = excluded.read_number, updated_at = excluded.updated_at
+			read_number = excluded.read_number, applied_number = excluded.applied_number,
+			happened_at = greatest(g.happened_at, excluded.happened_at), updated_at = excluded.updated_at
 		where g.read_number < excluded.read_number`
 	eraseChargeAliases = `
 		with moved as (
@@ -110,7 +111,7 @@ func ChargeIDs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids 
 	return postgres.Values[string](ctx, tx, read, scope.Workspace, scope.Mode, ids)
 }
 
-// ErasedCharge returns the charge with the ids under which it is stored: after an erasure, the replaced ids.
+// ErasedCharge returns the charge with its stored ids. After an erasure, these are the replacements of the ids.
 func ErasedCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge processor.Charge) (processor.Charge, error) {
 	key, erased, err := erasedUnder(ctx, tx, scope, charge.Aliases, charge.ID)
 	if err != nil || !erased {
