@@ -48,7 +48,8 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 
 // PeriodicJobs returns the jobs that run the sweeps, every sweepInterval.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
-	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepRefunds{}, true)}
+	every := river.PeriodicInterval(sweepInterval)
+	return []*river.PeriodicJob{server.OneAtATime(every, sweepAwaited{}, true), server.OneAtATime(every, sweepRefunds{}, true)}
 }
 
 // AttributeAwaited makes new decisions about all conversions that wait for a click that
@@ -155,7 +156,7 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (
 	for range sweepBatches {
 		arrived, next, err := conversions.ArrivedClicks(ctx, s.db, cursor, sweepBatch)
 		if err != nil {
-			return cursor, err
+			return cursor, errors.Join(failed, err)
 		}
 		for _, click := range arrived {
 			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
