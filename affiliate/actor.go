@@ -175,8 +175,8 @@ type AuditLine struct {
 	Before, After any
 }
 
-// AccountAuditLine is an audit log entry about an account that belongs to no workspace.
-// It is written in the transaction of the change that it records.
+// AccountAuditLine is an audit log entry about the account of a partner, which belongs to no
+// workspace. It is written in the transaction of the change that it records.
 type AccountAuditLine struct {
 	User   UserID
 	Actor  Actor

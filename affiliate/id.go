@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID is the UUIDv7 of one kind of object. The compiler rejects a ProgramID where a
-// ParticipantID is required. The zero value means that there is no id.
+// ID is the id of one kind of object. The service creates ids as UUIDv7. The compiler rejects a ProgramID
+// where a ParticipantID is required. The zero value means that there is no id.
 type ID[Kind any] struct{ uuid.UUID }
 
 // AnyID is the set of all types of ids.
@@ -17,7 +17,7 @@ type AnyID interface{ ~struct{ uuid.UUID } }
 type (
 	// WorkspaceID identifies a workspace.
 	WorkspaceID = ID[workspaceKind]
-	// UserID identifies a user, either a merchant's or a partner's.
+	// UserID identifies a user: a person with a merchant's account, or a partner.
 	UserID = ID[userKind]
 	// SessionID identifies a session.
 	SessionID = ID[sessionKind]

@@ -62,8 +62,8 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 // MustBeDateOrTimestamp is the message for the first or last day of a period.
 const MustBeDateOrTimestamp = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
-// bound is the day or the millisecond that a parameter names. It includes start and
-// excludes end.
+// bound is the day or the millisecond that a parameter names. It includes start and excludes end.
+// It is empty for a timestamp between two milliseconds.
 type bound struct {
 	start time.Time
 	end   time.Time
@@ -119,7 +119,7 @@ func LoadZone(name string) (*time.Location, bool) {
 }
 
 // ParseEnd parses the end of a period. A date (YYYY-MM-DD) means the end of the day in the
-// time zone, and an RFC 3339 timestamp is itself the end.
+// time zone, and an RFC 3339 timestamp is itself the end, rounded up to a millisecond.
 func ParseEnd(text, timezone string) (time.Time, bool) {
 	zone, _ := LoadZone(timezone)
 	parsed, ok := parseBound(text, zone)
@@ -135,12 +135,12 @@ func ParseEnd(text, timezone string) (time.Time, bool) {
 // StartOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.
 //
 // The first instant is not always midnight. If the zone skipped midnight, the day starts
-// at 01:00. If midnight occurred twice, the day starts at the first midnight. If the zone
+// after the gap. If midnight occurred twice, the day starts at the first midnight. If the zone
 // skipped the whole day, the day starts and ends when the next day starts. With this
 // definition, days follow each other without gap or overlap.
 func StartOfDay(day time.Time, zone *time.Location) time.Time {
-	// No zone has ever been more than 16 hours from UTC, so this instant is before the start of
-	// the day in every zone.
+	// No zone has ever been more than 16 hours from UTC, so the day starts later than 26 hours before
+	// midnight UTC in every zone.
 	at := day.Add(-26 * time.Hour).In(zone)
 	for {
 		_, offset := at.Zone()

@@ -25,7 +25,7 @@ type Sink interface {
 }
 
 const (
-	// batchRecords and batchBytes bound one batch, which becomes one entry of the stream.
+	// batchRecords and batchBytes limit the size of one batch, which becomes one entry of the stream.
 	batchRecords = 512
 	batchBytes   = 256 << 10
 	// queueRecords bounds the number of records that wait or are being written, in all
@@ -266,8 +266,8 @@ const (
 	maxClockSkew = 5 * time.Minute
 )
 
-// proposal is a click id that a client proposed, together with the digest of the public
-// key and the referral code of the same request.
+// proposal is a click id that a client proposed, with the referral code of the request and the
+// digest of its public key.
 type proposal struct {
 	id     uuid.UUID
 	digest [32]byte

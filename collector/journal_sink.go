@@ -21,11 +21,11 @@ const (
 	drainInterval = 250 * time.Millisecond
 	// drainRetry is the pause after a failed replay.
 	drainRetry = 2 * time.Second
-	// drainRestRatio is the ratio of pause to work during a replay. With a ratio of 3 the
+	// drainPauseRatio is the ratio of pause to work during a replay. With a ratio of 3 the
 	// replay uses a quarter of the stream's throughput.
-	drainRestRatio = 3
-	// maxDrainRest bounds each of these pauses.
-	maxDrainRest = time.Second
+	drainPauseRatio = 3
+	// maxDrainPause bounds each of these pauses.
+	maxDrainPause = time.Second
 	// streamTimeout bounds the write of a batch to the stream. If the write takes longer,
 	// the batch is written to the journal.
 	streamTimeout = time.Second
@@ -41,12 +41,12 @@ var errStreamUnavailable = errors.New("the stream is not available")
 // stream twice, with the same ids.
 type journalSink struct {
 	stream Sink
-	// missingDependency returns the name of a dependency that the stream needs and cannot
-	// reach. It returns "" if the stream works.
+	// missingDependency returns the name of the dependency that cannot be reached, or "" if
+	// the stream works.
 	missingDependency func(context.Context) string
 	journal           *journal.Journal
 	// unavailable has a flag for each shard, which is true if the last batch of the shard failed. Further batches of
-	// the shard go to the journal until run finds that the stream is available again.
+	// the shard go to the journal until the method run finds that the stream is available again.
 	unavailable []atomic.Bool
 	metrics     *metrics
 	log         *slog.Logger
@@ -96,7 +96,7 @@ func (s *journalSink) run(ctx context.Context) {
 		if !hasSegments {
 			continue
 		}
-		err := s.journal.Drain(ctx, s.replayAndRest)
+		err := s.journal.Drain(ctx, s.replayAndPause)
 		switch {
 		case err == nil:
 			failing = false
@@ -120,9 +120,9 @@ func (s *journalSink) anyUnavailable() bool {
 	return false
 }
 
-// replayAndRest moves one batch, which can be several joined records, to the stream and
+// replayAndPause moves one batch, which can be several joined records, to the stream and
 // then pauses, so that most of the stream's throughput is left to new clicks.
-func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) error {
+func (s *journalSink) replayAndPause(ctx context.Context, batch []byte, n int) error {
 	began := time.Now()
 	if err := s.replayBatch(ctx, batch, n); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) er
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(min(drainRestRatio*time.Since(began), maxDrainRest)):
+	case <-time.After(min(drainPauseRatio*time.Since(began), maxDrainPause)):
 		return nil
 	}
 }

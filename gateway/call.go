@@ -45,9 +45,9 @@ type call struct {
 	ignored []string
 	// path contains the values of the path parameters by field name.
 	path map[string]string
-	// decoded is the request message that the core validates if the gateway refuses the
-	// request. It contains the fields of the query or of the body that could be decoded. It
-	// is nil if the request has neither.
+	// decoded contains the fields of the query or of the body that could be decoded. If the
+	// gateway finds a fault, the core validates these fields too, so that the response contains
+	// all faults. decoded is nil if the request has neither a query nor a body.
 	decoded protoreflect.Message
 	// spellings contains the names that the client used for the fields of the query, and for fields of the body whose
 	// names differ from the names in responses.
@@ -72,7 +72,7 @@ func callFrom(ctx context.Context) *call {
 
 // ServeHTTP creates the call of a request and passes a request without headers to the
 // mux, because grpc-gateway would forward Authorization, X-Forwarded-* and Grpc-Timeout
-// to the core. The gateway forwards only the headers in forwardedHeaders.
+// to the core. The gateway forwards only the headers in forwardedHeaders and those that the route needs.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{serverWriter: w, request: r, successStatus: http.StatusOK}
 	c.id = httpedge.RequestID(r, g.Now)

@@ -36,12 +36,12 @@ const (
 type identity struct {
 	principal Principal
 	fault     fault // noFault if the credential was accepted
-	// emailVerified is true if the credential is an access token and its user has a
-	// verified e-mail address. It is also true for a service token, because the address
+	// emailVerified is true if the credential is an access token or a stream ticket, and its user
+	// has a verified e-mail address. It is also true for a service token, because the address
 	// of its creator was checked when the token was created.
 	emailVerified bool
-	// factorMissing is true if the credential is an access token of a member without a second
-	// factor, and the workspace requires one.
+	// factorMissing is true if the credential is an access token or a stream ticket of a member
+	// without a second factor, and the workspace requires one.
 	factorMissing bool
 	// invalidMode is true if the X-Mode header is neither test nor live.
 	invalidMode bool

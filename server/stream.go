@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/csv"
 )
 
-// streamTimeout is the longest time of a streaming call without Policy.Lasting. Such calls
-// are downloads, and the database statement of a download has the same timeout.
+// streamTimeout is the longest time of a streaming call without Policy.Lasting. These calls are
+// downloads, and the database statement of a download has the same timeout.
 const streamTimeout = 10 * time.Minute
 
 // lastingMargin is added to the life of an access token to get the timeout of calls that

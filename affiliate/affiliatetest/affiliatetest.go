@@ -1,5 +1,5 @@
-// Package affiliatetest has values and comparisons for the tests of the packages below affiliate. It
-// imports only package affiliate, so that the internal tests of these packages can import affiliatetest.
+// Package affiliatetest has values and comparisons for the tests of package affiliate and the packages below
+// it. It imports only package affiliate, so that the internal tests of these packages can import it.
 package affiliatetest
 
 import (

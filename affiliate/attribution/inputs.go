@@ -145,15 +145,15 @@ type Buyer struct {
 	OwnsEmail func(email string) bool
 	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
-	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys other
-	// than the first. Earlier conversions can have one of these hashes.
+	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the older hash keys (all
+	// but the first). Earlier conversions can have one of these hashes.
 	EarlierEmailHashes [][]byte
 	// EmailDigests are the digests of the buyer's e-mail address that are compared with former
 	// addresses of partners (FormerEmailDigests). They are nil if the address is unknown. They
 	// are also nil for a stored conversion, which has other hashes of the address.
 	EmailDigests affiliate.Digests
-	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
-	// of the last months, because the key changes every month.
+	// AgentHashes holds hashes of the buyer's user agent (see AgentHash) of this month and of the
+	// previous one, because the key changes every month.
 	AgentHashes [][]byte
 }
 
@@ -231,8 +231,8 @@ type PriorTotals struct {
 // RateSource is the setting that a commission's rate comes from.
 type RateSource string
 
-// The sources, the most specific first. The last three are the programme's rates for the
-// event type, for payments after a customer's first, and in general.
+// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are the
+// programme's rates for the event type, for payments after a customer's first, and in general.
 const (
 	FromParticipant   RateSource = "participant"
 	FromProduct       RateSource = "product"

@@ -11,7 +11,7 @@ import (
 // ReviewPending is the job that flags the pending commissions of a suspended participant for
 // review, or removes this flag after the participant was reinstated, depending on Move. A job
 // processes one block of commissions, the oldest first, and enqueues the job for the next
-// block. The job does nothing if another move of the participant was made in the meantime.
+// block. The job does nothing if the status of the participant was changed in the meantime.
 type ReviewPending struct {
 	Workspace   affiliate.WorkspaceID   `json:"workspace"`
 	Mode        affiliate.Mode          `json:"mode"`
@@ -19,7 +19,7 @@ type ReviewPending struct {
 	Participant affiliate.ParticipantID `json:"participant"`
 	Move        participant.Move        `json:"move"`
 	Since       time.Time               `json:"since"` // when the move was made
-	// User, Key or ServiceToken made the move. All are nil if the service made it.
+	// User, Key or ServiceToken made the move. All are nil if Tributary itself made it.
 	User         *affiliate.UserID         `json:"user,omitempty"`
 	Key          *affiliate.APIKeyID       `json:"key,omitempty"`
 	ServiceToken *affiliate.ServiceTokenID `json:"service_token,omitempty"`
@@ -45,8 +45,8 @@ func (job ReviewPending) MustChange(c Commission) bool {
 	return c.Status == Pending && slices.Contains(c.ReviewReasons, participant.ReviewParticipantSuspended) != job.AddsFlag()
 }
 
-// Transition returns the move that the job makes, without the id of the commission. The
-// code of the move marks the entries in the history that the job has written.
+// Transition returns the transition that the job makes, without the id of the commission. Its
+// Code marks the history entries that the job has written.
 func (job ReviewPending) Transition(at time.Time) Transition {
 	if at.Before(job.Since) { // the clocks of two processes differ
 		at = job.Since

@@ -41,8 +41,8 @@ const (
 	Disputed Status = "disputed"
 )
 
-// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data are
-// stored. The reported amounts, the event type and the time of the event never change.
+// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data and the domain of
+// the e-mail address are stored. The reported amounts, the event type and the time never change.
 type Conversion struct {
 	ID affiliate.ConversionID
 	affiliate.Scope
@@ -156,7 +156,7 @@ type attributionObject struct {
 	ExpiresAt   *string              `json:"expires_at"`  // end of the attribution window of the deciding click; null if no click decided
 }
 
-// Sale returns the id of the conversion. The erasure of its buyer finds the event by this id.
+// Sale returns the id of the conversion. The erasure of its buyer finds the webhook event by this id.
 func (o FraudObject) Sale() affiliate.ConversionID { return o.ID }
 
 // FraudDetectedEvent returns the webhook event for a suspected conversion.
@@ -213,7 +213,7 @@ var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
 // payment processor. The processor may report the same sale under this id.
 func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
 
-// Sale returns the id of the conversion. The erasure of its buyer finds the event by this id.
+// Sale returns the id of the conversion. The erasure of its buyer finds the webhook event by this id.
 func (o Object) Sale() affiliate.ConversionID { return o.ID }
 
 // Notice returns the facts for the notifications about the event.

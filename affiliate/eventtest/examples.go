@@ -29,7 +29,8 @@ func Commission() commission.Commission {
 		ID:                    affiliatetest.ID[affiliate.CommissionID](2), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),
 		Participant: affiliatetest.ID[affiliate.ParticipantID](4), Conversion: affiliatetest.ID[affiliate.ConversionID](5),
 		Status: commission.Pending, AmountCents: 980, OriginalAmountCents: 980, Currency: "USD",
-		HoldUntil: new(affiliatetest.Noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Dispute: commission.DisputeNone, Version: 1, CreatedAt: affiliatetest.Noon, UpdatedAt: affiliatetest.Noon,
+		HoldUntil: new(affiliatetest.Noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Dispute: commission.DisputeNone,
+		Version: 1, CreatedAt: affiliatetest.Noon, UpdatedAt: affiliatetest.Noon,
 	}
 }
 
@@ -72,7 +73,8 @@ func PromoCode() promocode.PromoCode {
 	return promocode.PromoCode{
 		ID: affiliatetest.ID[affiliate.PromoCodeID](10), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),
 		Participant: affiliatetest.ID[affiliate.ParticipantID](4), Code: "anna10", DiscountType: promocode.DiscountPercentage, DiscountValue: 1050,
-		MaxRedemptions: new(int64(500)), Redemptions: 12, ExpiresAt: new(affiliatetest.Noon.AddDate(0, 3, 0)), Active: true, SyncStatus: promocode.SyncNone, Version: 1,
+		MaxRedemptions: new(int64(500)), Redemptions: 12, ExpiresAt: new(affiliatetest.Noon.AddDate(0, 3, 0)), Active: true,
+		SyncStatus: promocode.SyncNone, Version: 1,
 	}
 }
 

@@ -28,8 +28,8 @@ func (k BuyerKeys) Sum(workspace affiliate.WorkspaceID, kind, value string) affi
 }
 
 // CustomerRefs returns the hashes of a customer id in hexadecimal digits, in the order of the keys. The
-// customer id is the merchant's id for the buyer, or the id of the customer at the payment processor. A
-// stored customer keeps the reference under the key with which the customer was first stored.
+// customer id is the merchant's id for the buyer, or the id of the customer at the payment processor. The
+// reference of a stored customer does not change when the keys change.
 func (k BuyerKeys) CustomerRefs(workspace affiliate.WorkspaceID, id string) []string {
 	return refs(k.customer(workspace, id))
 }
@@ -69,9 +69,9 @@ const (
 	BuyerProcessorCustomer BuyerIdentityKind = "processor_customer_id"
 )
 
-// BuyerIdentity identifies a buyer by the hashes of one value. Conversions store one of the
-// hashes of an e-mail address and of a customer id of either kind. Conversions store no hash of
-// their external transaction id, so its hashes are computed from the stored ids.
+// BuyerIdentity identifies a buyer by the hashes of one value. A conversion stores one hash of the
+// buyer's e-mail address and one hash of a customer id (the merchant's or the processor's). It
+// stores no hash of its external transaction id, so this hash is computed from the stored ids.
 type BuyerIdentity struct {
 	Kind BuyerIdentityKind
 	// Digests has one hash for each hash key at the time of the request. An identity that was
@@ -112,8 +112,8 @@ func (i BuyerIdentity) CustomerRefs() []string {
 // SaleProperty is a property by which conversions of a buyer are found.
 type SaleProperty int
 
-// The properties. SaleOfTransaction is the external transaction id or an id of a payment
-// processor. SaleOfProcessorCustomer is the id of the customer at the processor,
+// The properties. SaleOfTransaction is the external transaction id, or an id of the sale at the
+// payment processor. SaleOfProcessorCustomer is the id of the customer at the processor,
 // SaleOfCustomerRef is Conversion.CustomerRef, and SaleOfEmailHash is
 // Conversion.CustomerEmailHash.
 const (

@@ -124,7 +124,8 @@ func (e BuyerErasure) Join(identity BuyerIdentity, now time.Time) (BuyerErasure,
 // Event returns the event about the end of an erasure. The erasure covers both modes, but the
 // event belongs to live mode only, so that a workspace gets it once.
 func (e BuyerErasure) Event(status BuyerErasureStatus, at time.Time) affiliate.Event {
-	return affiliate.NewEvent(affiliate.Scope{Workspace: e.Workspace, Mode: affiliate.ModeLive}, affiliate.EventGDPRBuyerErasureCompleted, at, BuyerErasureObject{Operation: e.ID, Status: status}, nil)
+	scope := affiliate.Scope{Workspace: e.Workspace, Mode: affiliate.ModeLive}
+	return affiliate.NewEvent(scope, affiliate.EventGDPRBuyerErasureCompleted, at, BuyerErasureObject{Operation: e.ID, Status: status}, nil)
 }
 
 // BuyerErasureObject is the object of gdpr.buyer_erasure_completed.

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/link"
 )
 
-// Status is the status of a programme. Only an active programme accepts clicks
-// and pays commissions.
+// Status is the status of a programme. Only an active programme accepts clicks, and only its
+// conversions earn commissions.
 type Status string
 
 // The statuses of a programme.
@@ -46,9 +46,9 @@ const (
 // SignalPrecedence says which of a conversion's signals is checked first.
 type SignalPrecedence string
 
-// The two orders. In both, the customer's binding comes last. There is one exception:
-// under FirstClick, a binding whose window is still open comes directly before the
-// click.
+// The two orders. In both, the customer's binding comes last. There is one exception: under
+// FirstClick, a binding whose WindowEndsAt has not passed comes directly before a click that was
+// received later.
 const (
 	ClickFirst     SignalPrecedence = "click_first"
 	PromoCodeFirst SignalPrecedence = "promo_code_first"
@@ -72,7 +72,7 @@ type Program struct {
 	Description         *string
 	Status              Status
 	WebsiteURL          *string
-	AllowedDomains      []string // LinkHosts replaces an empty list
+	AllowedDomains      []string // if empty, LinkHosts returns the hosts of WebsiteURL and LandingURL
 	LandingURL          *string
 	Currency            string           // ISO 4217
 	WindowDays          int              `db:"attribution_window_days"` // days of 24 hours
@@ -81,7 +81,7 @@ type Program struct {
 	LinkParam           string
 	AutoApprovePartners bool
 	IsPublic            bool
-	Rules               Rules `db:"rules,fixed"` // written with a new RulesVersion
+	Rules               Rules `db:"rules,fixed"` // an update writes them only if RulesVersion has changed
 	RulesVersion        int
 	MinPayoutCents      int64
 	PayoutTermDays      int // least number of days from a commission's approval to its payout
@@ -122,7 +122,7 @@ type Patch struct {
 }
 
 // Patch returns p with the given changes. RulesVersion increases if the rules change. The
-// caller sets UpdatedAt. If Slug is empty, the caller must make a slug from the name. Errors:
+// caller sets UpdatedAt and Version. If Slug is empty, the caller must make a slug from the name. Errors:
 // VALIDATION_ERROR.
 func (p Program) Patch(patch Patch) (Program, error) {
 	var found affiliate.Violations

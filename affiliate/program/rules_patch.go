@@ -189,7 +189,9 @@ func (r Rate) Check(prefix string, found *affiliate.Violations) {
 // sortTiers returns tiers sorted by their thresholds, which are all of the same kind.
 func sortTiers(tiers []Tier) []Tier {
 	sorted := slices.SortedStableFunc(slices.Values(tiers), func(a, b Tier) int {
-		return cmp.Or(cmp.Compare(affiliate.OrZero(a.MinConversions), affiliate.OrZero(b.MinConversions)), cmp.Compare(affiliate.OrZero(a.MinRevenueCents), affiliate.OrZero(b.MinRevenueCents)))
+		return cmp.Or(
+			cmp.Compare(affiliate.OrZero(a.MinConversions), affiliate.OrZero(b.MinConversions)),
+			cmp.Compare(affiliate.OrZero(a.MinRevenueCents), affiliate.OrZero(b.MinRevenueCents)))
 	})
 	return nilIfEmpty(sorted)
 }

@@ -40,7 +40,7 @@ func checkConsistency(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer db.Close()
-	// A standby does not store the results. They are printed all the same.
+	// On a standby, Run returns an error, because the results cannot be stored. They are printed all the same.
 	results, err := check.Run(ctx, db, time.Now)
 	if err := errors.Join(check.Print(out, results), err); err != nil {
 		return err

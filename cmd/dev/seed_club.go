@@ -43,8 +43,8 @@ var club = []member{
 // clubGroups maps each group of the second programme to its commission percentage.
 var clubGroups = map[string]int{"Ambassadors": 30, "Bloggers": 25}
 
-// seedClub creates the second programme with tiers, products, limits, groups and
-// partners. It does not change existing data.
+// seedClub creates the second programme with tiers, products, limits, groups and partners. It
+// changes existing data only to complete a run that was interrupted.
 func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 	var p program
 	if id := d.values[clubProgramIDName]; id != "" {
@@ -59,7 +59,7 @@ func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 			"description": "Beans by subscription. Thirty percent for our ambassadors.",
 			"websiteUrl":  demoWebsite + "club",
 			"isPublic":    true,
-			// The reason is the same as for the first programme (seed.go).
+			// observe has the same reason as in the first programme (seed.go).
 			"fraudPolicy":    "observe",
 			"allowedDomains": []string{"shop.example", "*.shop.example"},
 			"commissionRules": map[string]any{

@@ -133,7 +133,7 @@ func (t stripeTrigger) refund(s *stripeserver.Server) (object, sale string, err 
 		amount = rest
 	}
 	if amount > rest || rest == 0 {
-		return "", "", fmt.Errorf("%d of the sale %s is not refunded yet: --amount must not be greater", rest, t.Sale)
+		return "", "", fmt.Errorf("only %d of the sale %s can still be refunded", rest, t.Sale)
 	}
 	object = "ch_" + suffix
 	s.Put(stripeserver.NewRefund("re_"+newStripeSuffix(), stripeObject{
@@ -178,8 +178,8 @@ func (t stripeTrigger) closeDispute(s *stripeserver.Server) (object, sale string
 	return object, t.Sale, nil
 }
 
-// chargeOfSale returns the charge of the sale. All objects of a sale have ids with the same
-// suffix.
+// chargeOfSale returns the charge of the sale. The ids of the objects of a sale, except refunds, have
+// the same suffix.
 func (t stripeTrigger) chargeOfSale(s *stripeserver.Server) (charge stripeObject, suffix string, err error) {
 	_, suffix, _ = strings.Cut(t.Sale, "_")
 	charge, found := s.Object("ch_" + suffix)

@@ -3,9 +3,9 @@
 //
 //	gateway                          serve the REST API
 //	gateway healthcheck [--serving|--ready]
-//	                                 check that the gateway on this machine runs, that it
-//	                                 runs and is not stopping, or that it is ready; the exit
-//	                                 code is 0 if the check succeeds
+//	                                 check that the gateway on this machine runs (with
+//	                                 --serving: and is not stopping; with --ready: and is
+//	                                 ready); the exit code is 0 if so
 //	gateway version                  print version and commit
 //
 // The core must trust the gateway's host as a proxy (TRIBUTARY_TRUSTED_PROXIES of the

@@ -45,8 +45,8 @@ const writeTimeout = 5 * time.Minute
 //   - /healthz always succeeds. A supervisor restarts a process that does not respond.
 //   - /servingz succeeds until ctx ends. It then fails, while the process still serves requests
 //     for the shutdown delay. A load balancer uses this check, because it does not depend on
-//     servers that all processes share: if such a server is down, a balancer that uses /readyz
-//     removes all processes, even if they still respond to most requests.
+//     Postgres or Redis, which all processes share: if one of them is down, a balancer that uses
+//     /readyz removes all processes, even if they still respond to most requests.
 //   - /readyz succeeds until ctx ends, if the function ready returns no error. If it returns an error, the response
 //     has the text of the error. Operators and scripts use this check to find a missing dependency.
 func NewServer(ctx context.Context, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) *http.Server {

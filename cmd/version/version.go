@@ -14,8 +14,8 @@ var release, commit string
 // unknown replaces a value that neither the linker nor the Go command has set.
 const unknown = "unknown"
 
-// Describe returns the version and the commit of this binary. If the binary was built with uncommitted changes, the
-// version (make build) or the commit (go build) ends with -dirty.
+// Describe returns the version and the commit of this binary. If the binary was built with uncommitted changes,
+// the version (after make build) or the commit (after go build) ends with -dirty.
 func Describe() (release, commit string) {
 	info, _ := debug.ReadBuildInfo()
 	return describe(info)

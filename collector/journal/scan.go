@@ -177,9 +177,9 @@ type Report struct {
 	Oldest, Newest time.Time // zero if there are no records
 	// Damage lists the ranges without a good record.
 	Damage []Damage
-	// Tail is an incomplete record at the end of the newest segment. A collector is
-	// writing the record, or was killed while it wrote the record. Tail.Bytes is 0 if
-	// there is no such record.
+	// Tail is an incomplete record or segment header at the end of the newest segment. A
+	// collector is writing it, or was killed while it wrote it. Tail.Bytes is 0 if there
+	// is none.
 	Tail Damage
 }
 
@@ -251,8 +251,8 @@ const (
 	segmentHeader = 16
 	recordHeader  = 24
 	formatVersion = 1
-	// maxBatch is the maximum size of a payload. It is a little larger than the largest
-	// batch of the collector, 256 KiB.
+	// maxBatch is the maximum size of a batch in a record. It is a little larger than the
+	// largest batch of the collector (batchBytes).
 	maxBatch  = 272 << 10
 	maxRecord = recordHeader + maxBatch
 
@@ -276,8 +276,8 @@ func appendSegmentHeader(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// parseSegmentHeader reports whether the first bytes of a segment are an intact header.
-// It returns errVersion if the header is intact and has another version.
+// parseSegmentHeader reports whether the first bytes of a segment are an intact header of this
+// format. It returns errVersion if they are an intact header of another version.
 func parseSegmentHeader(head []byte) (intact bool, err error) {
 	if len(head) < segmentHeader || !bytes.HasPrefix(head, segmentMagic) ||
 		binary.LittleEndian.Uint32(head[12:]) != crc32.Checksum(head[:12], castagnoli) {

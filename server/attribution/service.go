@@ -41,7 +41,7 @@ type Reports interface {
 	Check(req proto.Message) affiliate.Violations
 	// Prepare converts a valid report to a conversion and to the inputs of a decision
 	// about the conversion, including the click. It stores nothing. Errors:
-	// NO_ATTRIBUTION_SIGNAL if the report names no click, promo code and customer.
+	// NO_ATTRIBUTION_SIGNAL if the report names neither a click nor a promo code nor a customer.
 	Prepare(ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest) (conversion.Conversion, attribution.Inputs, error)
 }
 

@@ -146,7 +146,7 @@ func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale p
 }
 
 // promoCodeOfSale returns the promo code of a sale. It is the promo code from which the first known
-// promotion code of Stripe was created, otherwise the first text of one that is a valid promo code.
+// promotion code of Stripe was created, otherwise the first text of a promotion code that can be a promo code.
 func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*string, error) {
 	if len(sale.PromotionCodes) == 0 {
 		return nil, nil

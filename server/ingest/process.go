@@ -15,7 +15,8 @@ import (
 	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 )
 
-// process stores the clicks and the dead records of entries and acknowledges the entries.
+// process stores the clicks of entries, and the records that cannot be stored as clicks (dead records). It
+// acknowledges the entries.
 // If ctx ends before everything is stored, the entries are not acknowledged and will be
 // read again.
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
@@ -135,8 +136,8 @@ func (i *Ingester) put(ctx context.Context, batch []click.Click) error {
 	return nil
 }
 
-// resolve looks up the targets of clicks whose targets the collector could not look up. A
-// record whose target does not exist becomes a dead record.
+// resolve looks up the targets (programme and participant) of clicks that the collector could not
+// look up. A record whose target does not exist becomes a dead record.
 func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	var sources []click.Source
 	seen := make(map[click.Source]bool)
@@ -175,8 +176,8 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// lookUp looks up the targets of the sources. If the database rejects the data of the
-// sources, lookUp looks up each source separately.
+// lookUp finds the target of each source (public key and referral code). If the database rejects
+// the data of the sources, lookUp looks up each source separately.
 func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[click.Source]click.Resolution, error) {
 	found := make(map[click.Source]click.Resolution, len(sources))
 	query := func(batch []click.Source) error {
@@ -297,10 +298,9 @@ func rejectsData(err error) bool {
 
 const maxBatchSpans = 100
 
-// startSpans starts a span for each click of a batch whose request has a recorded trace,
-// but at most maxBatchSpans. The spans belong to the traces of the requests. The statements
-// of the batch belong to the first of these traces; the spans of the other clicks have a
-// link to it. The returned function ends the spans.
+// startSpans starts a span for each click whose request has a recorded trace, in that trace, but
+// at most maxBatchSpans. The statements of the batch belong to the first span. The other spans
+// have a link to the first span. The returned function ends the spans.
 func (i *Ingester) startSpans(ctx context.Context, batch []*decodedEntry) (context.Context, func()) {
 	batchCtx := ctx
 	var started []trace.Span

@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 )
 
-// brand is the name above the content of mails that are not about one workspace.
+// brand is the name above the content of account mail and of mails about notifications.
 const brand = "Tributary"
 
 func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document, error) {

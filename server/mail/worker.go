@@ -314,7 +314,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}
 	}
 	for _, reason := range []string{
-		failureTemporary, failureInternal, string(notification.MailRecipientRefused), string(notification.MailRefusedByServer), string(notification.MailUndeliverable),
+		failureTemporary, failureInternal, string(notification.MailRecipientRefused), string(notification.MailRefusedByServer),
+		string(notification.MailUndeliverable),
 	} {
 		m.failures.WithLabelValues(reason)
 	}

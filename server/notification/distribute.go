@@ -26,8 +26,8 @@ const (
 	// distributePause is the minimum time between two batches, so that the notifications
 	// of a busy workspace share transactions.
 	distributePause = 100 * time.Millisecond
-	// distributePoll is the time after which the distributor searches for arrivals even if
-	// this process has created none. Such arrivals belong to a process that has crashed.
+	// distributePoll is the time after which the distributor searches for arrivals that a
+	// crashed process or a failed attempt has left.
 	distributePoll = time.Second
 	// gatherMargin bounds the difference between the clocks of two processes.
 	gatherMargin = 5 * time.Second
@@ -49,8 +49,8 @@ type Distributor struct {
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{}
-	// gathering has the parts of feeds whose notifications all recipients gather in
-	// digests. No mails are needed for a part before the time in the map.
+	// gathering maps a part of a feed to the time until which all its recipients get its
+	// notifications in digests, so that no mails are needed.
 	gathering map[feedPart]time.Time
 	// oldest is the time of the oldest notification that was found and not distributed
 	// yet, in milliseconds since 1970, or 0.
@@ -62,12 +62,12 @@ type feedPart struct {
 	feed     notification.FeedID
 	mode     affiliate.Mode
 	category notification.Category
-	// workspace separates the mails of test mode (notification.DigestMail.Workspace).
+	// workspace is set if digests are made for each workspace (notification.DigestMail.Workspace).
 	workspace affiliate.WorkspaceID
 }
 
-// NewDistributor returns a Distributor. Run starts it. streamed is called with the streamed
-// feeds that have new notifications. It must not block.
+// NewDistributor returns a Distributor. Run starts it. It calls the function streamed, which must
+// not block, with the feeds that have open streams and new notifications.
 func NewDistributor(
 	db *postgres.DB, streamed func(feeds ...notification.FeedID), log *slog.Logger, now func() time.Time,
 ) *Distributor {
@@ -151,8 +151,8 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// ungathered returns the notifications that are never gathered, or that are not known to
-// be gathered by all their recipients.
+// ungathered returns the notifications for which mails may be needed now. It omits those that
+// all recipients are known to get in digests.
 func (d *Distributor) ungathered(arrived []notification.ArrivedNotification, now time.Time) []notification.ArrivedNotification {
 	var rest []notification.ArrivedNotification
 	for _, n := range arrived {
@@ -183,8 +183,8 @@ func (d *Distributor) createMails(
 	if err != nil {
 		return nil, err
 	}
-	// After a backlog, further arrivals are older than this mail. The digest must include
-	// them.
+	// If there is a backlog, arrivals that are distributed later can be older than the mails of
+	// this batch. The digest must include them.
 	undistributed, err := notifications.OldestArrival(ctx, tx, now)
 	if err != nil {
 		return nil, err

@@ -237,7 +237,7 @@ func (h *Hub) checkStreams(ctx context.Context) error {
 			s.end(endReauth) // even if the database cannot be reached
 		}
 	}
-	checks, err := notifications.OpenStreams(ctx, h.db, streams, now)
+	checks, err := notifications.CheckStreams(ctx, h.db, streams, now)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ import (
 const reviewChunk = 500
 
 // NewReviewWorker returns the worker of the job commission.ReviewPending; now is its clock. A
-// job processes one chunk of commissions. It does nothing if the participant has another
-// status now or was suspended again, because the later move has its own jobs. If a job runs
+// job processes one chunk of commissions. It belongs to one suspension or reinstatement. It does
+// nothing if the status was changed since then, because the later change has its own jobs. If a job runs
 // twice because a process crashed before the job was marked as completed, the second run
 // processes the next chunk.
 func NewReviewWorker(db *postgres.DB, now func() time.Time) *server.Worker[commission.ReviewPending] {

@@ -27,8 +27,9 @@ func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPa
 	first := min(page.Offset(), int64(len(due)))
 	last := min(first+int64(page.Size), int64(len(due)))
 	return &affiliatev1.PayoutPreview{
-		Data: server.ConvertAll(due[first:last], previewLine), Total: int64(len(due)), Cutoff: server.Timestamp(selection.Cutoff), Totals: toTotals(previewTotals(due)),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
+		Data: server.ConvertAll(due[first:last], previewLine), Total: int64(len(due)), Cutoff: server.Timestamp(selection.Cutoff),
+		Totals: toTotals(previewTotals(due)),
+		Page:   int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 

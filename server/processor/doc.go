@@ -24,7 +24,7 @@
 //     programme that depend on the sales of other customers (tiers, fraud rules about speed) use the
 //     order in which sales are recorded. And the time of a checkout is the time of its creation,
 //     because no event contains the time of its completion. The payments of a customer can therefore
-//     be numbered in another order if the customer pays a checkout after one that was created later.
+//     be numbered in another order if the customer pays an older checkout after a newer one.
 //   - A sale that the merchant's server has reported under one of the processor's ids is
 //     not recorded again.
 //   - Keys and signing secrets are stored encrypted and never returned. Logs and errors

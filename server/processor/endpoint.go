@@ -26,7 +26,7 @@ func (s *Service) tidyEndpoints(ctx context.Context, job processor.TidyProcessor
 }
 
 // TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
-// Endpoints that may belong to a running attempt to connect stay. The result left is their number.
+// It keeps endpoints that may belong to a running attempt to connect, and returns their number.
 func (s *Service) TidyEndpoints(ctx context.Context, job processor.TidyProcessorEndpoints) (left int, err error) {
 	createdBefore := s.now().Add(-processor.EndpointGrace)
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
@@ -63,7 +63,7 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProces
 	api := s.Processors[connection.Processor]
 	err = api.DeleteEndpoint(ctx, key, job.Endpoint)
 	if err == nil && connection.Deleted {
-		// Replaced endpoints may not be deleted yet.
+		// Endpoints that were replaced earlier can still exist.
 		url := s.webhookURL(connection.Processor, connection.ID)
 		_, err = api.DeleteOtherEndpoints(ctx, key, url, "", s.now().Add(-processor.EndpointGrace))
 	}
@@ -100,8 +100,8 @@ func (s *Service) CheckEndpoints(ctx context.Context, _ processor.CheckProcessor
 }
 
 // CheckEndpoint notifies the merchant when the endpoint of a connection no longer works: it was
-// disabled or deleted at the processor, or the key is no longer accepted. The next notification
-// follows only after the endpoint has worked again. If the processor does not respond, or the
+// disabled or deleted at the processor, or the key is no longer accepted. It notifies again only if
+// the endpoint has worked in between. If the processor does not respond, or the
 // key lacks the permission to read the endpoint, CheckEndpoint changes nothing.
 func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcessorEndpoint) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)

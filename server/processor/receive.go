@@ -23,10 +23,10 @@ import (
 // refused, and the processor sends them again.
 const maxReceiving = 500
 
-// ReceiveProcessorEvent checks the signature of an event and stores the event with its job.
-// It does not apply the event. Messages for unknown connections and messages without a valid
-// signature count per client address. Valid events do not count and are never refused because of
-// such messages, because the processor sends the events of all merchants from the same addresses.
+// ReceiveProcessorEvent checks the signature of an event and stores the event with its job, unless the
+// event is of another mode or account. It does not apply the event. Requests for unknown connections and
+// requests without a valid signature count towards the rate limit of the client address. Valid events do
+// not count and are never refused, because the processor sends all events from the same addresses.
 func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.ReceiveProcessorEventRequest) (*affiliatev1.ReceiveProcessorEventResponse, error) {
 	response, err := s.receive(ctx, req)
 	var refusal *affiliate.Error
@@ -131,8 +131,8 @@ func signatureFrom(ctx context.Context, name conversion.ProcessorName) string {
 	return strings.Join(md.Get(string(name)+"-signature"), ",")
 }
 
-// A connection causes at most failureWrites writes of its signature failures in
-// failureInterval.
+// The number of signature failures of a connection is written to the database at most failureWrites
+// times in each failureInterval.
 const (
 	failureWrites   = 10
 	failureInterval = time.Second
@@ -151,8 +151,8 @@ type failureCount struct {
 	begunAt   time.Time // beginning of the interval
 }
 
-// add counts a message. It returns the number of messages to write now; 0 if a later message
-// writes them.
+// add counts one failure. It returns the number of failures to add in the database now. 0 means that
+// a later call returns them.
 func (f *failureCounter) add(id processor.ConnectionID, at time.Time) (write int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -243,7 +243,7 @@ func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) 
 }
 
 // deleteParts deletes rows in small transactions, table by table, until each table has only
-// rows of transactions that run at the same time. Such a transaction may insert rows that
+// rows of transactions that run at the same time. These transactions may insert rows that
 // refer to the rows that a step deletes. The next round deletes both.
 func (d *deletion) deleteParts(ctx context.Context) error {
 	for step := range testdata.Steps() {

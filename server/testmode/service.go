@@ -1,6 +1,6 @@
 // Package testmode deletes the test data of a workspace.
 //
-//	request ─▶ count ─▶ store that a deletion is running, and insert its job
+//	request ─▶ store that a deletion is running ─▶ count ─▶ insert its job
 //	                      │
 //	                      ├─ at most 5,000 records ─▶ delete ─▶ 200
 //	                      └─ more ─▶ 202, and the job deletes
@@ -9,19 +9,20 @@
 //	    1. archive the programmes, and delete their codes and links from the edge directory
 //	    2. store the time until which clicks are dropped, and wait for transactions that
 //	       may not have seen it
-//	    3. delete clicks and events in parts, and clicks that could not be stored from Redis
+//	    3. delete clicks and events in parts, and delete from Redis the clicks that could
+//	       not be stored
 //	    4. delete everything else in one transaction with one snapshot
-//	       if a table has too many rows, delete parts of all tables first, and begin again
-//	       if participants or programmes were deleted, begin again
-//	    5. finish in the last of these transactions
+//	       if a table has too many rows: delete parts of all tables instead, go to step 1
+//	       if participants or programmes were deleted: go to step 1
+//	       otherwise: finish the deletion in the same transaction
 //
 // The package guarantees:
 //
 //   - At most one deletion of a workspace runs at a time.
 //   - Live data is not changed.
 //   - A deletion that was started is finished, even if the process crashes at any point. The
-//     job of the deletion then does the rest. It begins with step 1 and continues at the
-//     stored progress.
+//     job of the deletion then does the rest. It repeats steps 1 and 2 and continues step 3 at
+//     the stored position.
 //   - A transaction that writes test data at the same time either has all of its rows deleted
 //     or keeps all of them, except clicks and events. A transaction that depends on a
 //     participant locks the participant, so it either ends before the participant is deleted,
@@ -70,7 +71,7 @@ type Edge interface {
 	DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error
 }
 
-// Visitors stores the visitors of the last days. Package storage/visitors implements it.
+// Visitors stores the visitors of the last 24 hours. Package storage/visitors implements it.
 type Visitors interface {
 	// Delete deletes the visitors of clicks.
 	Delete(ctx context.Context, clicks []click.Click) error

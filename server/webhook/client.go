@@ -106,9 +106,9 @@ type Request struct {
 }
 
 // Send makes one attempt and returns its outcome. If there is a response, the outcome
-// depends on the status of the response and not on its body. If the scheme of the URL is
-// not https, the outcome is webhook.BlockedAddress. If ctx ends before the timeout of the
-// attempt, the outcome is webhook.Timeout, although the receiver was not too slow.
+// depends on its status, and for 429 and 503 on Retry-After, but not on its body. If the scheme of
+// the URL is not https or no request can be made, the outcome is webhook.BlockedAddress. If ctx ends
+// before the timeout of the attempt, the outcome is webhook.Timeout, although the receiver was not too slow.
 func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()

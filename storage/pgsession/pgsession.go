@@ -30,9 +30,9 @@ import (
 
 const (
 	// checkTimeout limits the duration of Check. A pooler in session mode lets a connection
-	// wait while all its connections to Postgres are in use. checkTimeout is long enough for
-	// two connections to the third server of a connection string, if the first two do not
-	// respond.
+	// wait while all its connections to Postgres are in use. Check opens two connections, one after
+	// the other. Each tries the servers of a connection string in order, so checkTimeout is enough
+	// for the third of three servers.
 	checkTimeout = 30 * time.Second
 	// deliveryTimeout is the time in which a notification is expected. Postgres needs milliseconds.
 	// After this time, Check runs one more statement, which also delivers a late notification.
@@ -40,8 +40,8 @@ const (
 )
 
 // Check returns an error if a connection to the database at url does not keep its session.
-// The error names the mode of the pooler and what to do. url is a libpq connection
-// string.
+// The error says what to do, and names the mode of the pooler if it is known. url is a libpq
+// connection string.
 //
 // A connection listens on a channel with a random name and then waits, and a second
 // connection sends a notification. A pooler in transaction or statement mode gives a
@@ -186,8 +186,8 @@ func (*DueNow) InsertMany(
 	return insert(ctx)
 }
 
-// UseTime makes a River client that runs jobs use the time of Postgres for retries, snoozed
-// jobs and periodic jobs. now returns this time. River has no other setting for its clock.
+// UseTime sets the clock of a River client that runs jobs to the time of Postgres, for retries, snoozed
+// jobs and periodic jobs. The function now returns this time. River has no other setting for its clock.
 //
 // One part of River still uses the machine's clock: the leader of the clients rescues jobs that
 // have been running for longer than RescueStuckJobsAfter. If its clock is ahead, it starts jobs

@@ -141,7 +141,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		}
 	}
 	var err error
-	if db.jobs, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{Schema: queueSchema, Middleware: []rivertype.Middleware{&pgsession.DueNow{}}}); err != nil {
+	jobs := &river.Config{Schema: queueSchema, Middleware: []rivertype.Middleware{&pgsession.DueNow{}}}
+	if db.jobs, err = river.NewClient(riverpgxv5.New(db.pool), jobs); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("job inserter: %w", err)
 	}

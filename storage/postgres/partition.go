@@ -15,8 +15,8 @@ func EnsureClickPartitions(ctx context.Context, db *DB, first, last time.Time) (
 	return Value[int](ctx, db, call, first.UTC(), last.UTC())
 }
 
-// maxStrayCount is the highest number that StrayClicks and StrayWeekRows count. It is
-// enough for an alarm; the exact number does not matter.
+// maxStrayCount is the highest number that StrayClicks counts, and StrayWeekRows in each table. It
+// is enough for an alarm; the exact number does not matter.
 const maxStrayCount = 1000
 
 // StrayClicks returns the number of clicks in the default partition, but at most
@@ -50,8 +50,8 @@ func StrayWeekRows(ctx context.Context, db *DB) (int, error) {
 }
 
 // DropOldWeeks drops the weekly partitions of events, deliveries and notifications that
-// are so old that the API no longer returns them. From each default partition it deletes
-// rows that are equally old, at most MaxRows of them. It returns the number of dropped
+// that are so old that the API no longer returns them. From each default partition it deletes at
+// most maxRows rows of the same age. It returns the number of dropped
 // partitions and deleted rows. Each table has its own transaction. A transaction that locks
 // one table while it waits for another table would make readers and writers wait too.
 func DropOldWeeks(ctx context.Context, db *DB, maxRows int) (int64, error) {

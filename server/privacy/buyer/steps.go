@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// applyGrace is the age up to which a received event of a payment processor is not emptied,
-	// because its job may still apply it. A refund or a dispute must not be lost.
+	// applyGrace is the age from which the content of a received event is deleted. The job of a
+	// younger event may still apply it. A refund or a dispute must not be lost.
 	applyGrace = 10 * time.Minute
 	// applyWait is the time until the events are read again.
 	applyWait = 30 * time.Second
@@ -70,10 +70,10 @@ func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEras
 	return partResult{}, fmt.Errorf("unknown step %q", e.Progress.Step)
 }
 
-// search compares the ids of all conversions with the identity and with the listed customers of the
-// buyer. It is needed if conversions do not store the digest of the identity, and for ids that were
-// added to a conversion after EraseFollow. It reads all conversions of the workspace, a batch in
-// some hundredths of a second.
+// search compares the transaction ids and the processor's ids of each conversion with the identity and
+// the listed customers of the buyer. It is needed if no stored digest finds the conversions, and for ids
+// that were added to a conversion after EraseFollow. It reads all conversions of the workspace that are
+// not erased. One batch takes some hundredths of a second.
 func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
@@ -111,7 +111,7 @@ func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEr
 	return partResult{position: after.String(), finished: len(sales) < searchBatch}, buyers.AddSales(ctx, tx, e, found)
 }
 
-// deleteParked deletes the refunds without a conversion whose transaction id is the identity.
+// deleteParked deletes the parked refunds whose transaction id is the identity.
 func (s *Service) deleteParked(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	parked, err := buyers.ParkedSales(ctx, tx, e.Workspace)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Service) deleteParked(ctx context.Context, tx *postgres.Tx, e privacy.B
 	return nil
 }
 
-// afterIdentity is the position of EraseFollow after the conversions of the identity were added.
+// afterIdentity is the position of EraseFollow after the conversions or customers of the identity were added.
 const afterIdentity = "identity"
 
 // follow adds the conversions of the identity to the list. Then it adds those of the same
@@ -225,7 +225,7 @@ func (s *Service) eraseSales(ctx context.Context, tx *postgres.Tx, e privacy.Buy
 // step runs after the conversions were erased, so an export that begins later has no such id.
 func (s *Service) deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	found, _, err := buyers.HasSales(ctx, tx, e)
-	// A transaction id without a conversion can have had parked refunds, which are deleted already.
+	// A transaction id without a conversion may have had parked refunds. An export may contain the id.
 	if err != nil || !found && e.Identity.Kind != privacy.BuyerTransactionID {
 		return partResult{finished: true}, err
 	}
@@ -235,7 +235,7 @@ func (s *Service) deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.
 // pseudonymCandidates is the number of candidates that one look-up checks.
 const pseudonymCandidates = 8
 
-// pseudonym returns the first candidate for the pseudonym of a sale that is not taken.
+// pseudonym returns the first pseudonym for a sale that is neither taken nor in given.
 func (s *Service) pseudonym(ctx context.Context, tx *postgres.Tx, sale privacy.BuyerSale, given []string) (string, error) {
 	candidates := make([]string, pseudonymCandidates)
 	for n := range candidates {
@@ -270,7 +270,7 @@ func (s *Service) deleteResponses(ctx context.Context, tx *postgres.Tx, e privac
 // eventsPosition is the position of EraseProcessorEvents.
 type eventsPosition struct {
 	After privacy.WaitingEventKey `json:"after"`
-	// Waits is true if an event about the buyer is left to its job for now.
+	// Waits is true if an event about the buyer is not emptied yet, because its job may still apply it.
 	Waits bool `json:"waits"`
 }
 
@@ -303,7 +303,7 @@ func (s *Service) emptyEvents(ctx context.Context, tx *postgres.Tx, e privacy.Bu
 }
 
 // emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
-// have stored. waits is true if the event is about the buyer and left to its job for now.
+// have stored. waits is true if the event is about the buyer and must be read again later.
 func (s *Service) emptyEvent(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (waits bool, err error) {
 	about, ids, err := s.isAbout(ctx, tx, e, event)
 	if err != nil || !about {

@@ -45,7 +45,7 @@ type builder struct {
 	progress privacy.ExportProgress
 	pending  pieces
 	savedAt  time.Time
-	// participations are those of the subject. A part at LevelParticipation is read once for each.
+	// participations of the subject. A part at LevelParticipation is read once for each.
 	participations []privacy.ParticipationKey
 }
 

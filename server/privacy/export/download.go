@@ -26,7 +26,7 @@ const (
 	identity = "identity"
 )
 
-// DownloadExport sends the bundle of a token.
+// DownloadExport sends the file of the export to which the token belongs.
 func (s *Service) DownloadExport(req *affiliatev1.DownloadExportRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
 	e, err := exports.ExportOfToken(ctx, s.DB, privacy.DigestExportToken(req.GetToken()), s.now())
@@ -114,7 +114,7 @@ func negotiate(ctx context.Context) (encoding string, err error) {
 		return "", affiliate.Invalid("Accept-Encoding", "must be present")
 	}
 	weights := weightsOf(strings.Join(values, ","))
-	forGzip, forIdentity := weights.of(gzip, "x-gzip"), weights.of(identity)
+	forGzip, forIdentity := weights.weightOf(gzip, "x-gzip"), weights.weightOf(identity)
 	if _, ok := weights[identity]; !ok && forIdentity == 0 && !weights.excludesRest() {
 		// Without a weight, identity is acceptable, but any encoding with a weight is better.
 		forIdentity = leastWeight
@@ -131,7 +131,7 @@ func negotiate(ctx context.Context) (encoding string, err error) {
 // leastWeight is smaller than each weight that a header can contain, except 0.
 const leastWeight = 0.0001
 
-// weights has the weights of the encodings in an Accept-Encoding header, in lower case.
+// weights maps the encodings of an Accept-Encoding header, in lower case, to their weights.
 type weights map[string]float64
 
 func weightsOf(header string) weights {
@@ -155,9 +155,9 @@ func weightsOf(header string) weights {
 	return found
 }
 
-// of returns the weight of an encoding that has one of the names. An encoding that is not in
+// weightOf returns the weight of an encoding that has one of the names. An encoding that is not in
 // the header has the weight of *, or 0.
-func (w weights) of(names ...string) float64 {
+func (w weights) weightOf(names ...string) float64 {
 	for _, name := range names {
 		if weight, ok := w[name]; ok {
 			return weight

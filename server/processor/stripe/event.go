@@ -186,8 +186,8 @@ type eventPage struct {
 	more   bool
 }
 
-// Events calls yield for each subscribed event that was created from the time since to the
-// time before, oldest first. Stripe lists the newest first, so Events first reads all pages
+// Events calls yield for each subscribed event that was created between the times since and
+// before, oldest first. Stripe lists the newest first, so Events first reads all pages
 // and then goes back through them. Stripe keeps events for 30 days. Its times are whole
 // seconds, so the result includes all events of the second in which the period ends.
 func (c *Client) Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error {

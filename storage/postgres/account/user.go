@@ -181,7 +181,8 @@ func VerifyEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, at t
 func ChangeEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, email string, at time.Time) error {
 	const (
 		update = `
-			update users set previous_email = nullif(coalesce(previous_email, email), $2), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
+			update users set previous_email = nullif(coalesce(previous_email, email), $2), email_changed_at = $3, email = $2,
+				email_verified_at = $3, version = version + 1
 			where id = $1`
 		// copyEmail updates the copies of the address in all workspaces and both modes. A
 		// merchant whose participation the partner has not accepted does not see the address.

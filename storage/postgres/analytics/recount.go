@@ -44,7 +44,7 @@ var (
 		group by piece`
 
 	deleteValuesOfDay = `delete from analytics_values where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3`
-	// These statements delete the sums of a day: of the values, of the participants and links, and of the programmes.
+	// These statements delete the sums of a day: by dimension value, by owner (participant and link), and by programme.
 	deleteDayOfValues = `delete from analytics_days where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3 and dimension <> ''`
 	deleteDayOfOwners = `
 		delete from analytics_days
@@ -91,8 +91,8 @@ func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, 
 // bounds returns the first instant of a span of days, and of the day after it.
 func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time(), (last + 1).Time() }
 
-// LogConversions inserts log entries with all conversions of a span of days that are stored, or
-// that the sums contain.
+// LogConversions inserts log entries for a span of days. They contain the stored conversions and
+// the conversions that are in the sums.
 func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, first, last analytics.Day) error {
 	if err := allowLongStatements(ctx, tx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func EachCountedOfCustomers(ctx context.Context, tx *postgres.Tx, scope affiliat
 	return eachPart(ctx, tx, pgx.RowToStructByName[analytics.Conversion], fn, countedOfCustomers, scope.Workspace, scope.Mode)
 }
 
-// DeleteCustomers deletes all customers and cohorts.
+// DeleteCustomers deletes the sums of all customers and cohorts.
 func DeleteCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) error {
 	batch := &pgx.Batch{}
 	for _, sql := range []string{deleteAllCustomers, deleteAllCohorts} {

@@ -116,7 +116,8 @@ func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure)
 	const insert = `
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
-	return postgres.Exec(ctx, tx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
+	return postgres.Exec(ctx, tx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status,
+		e.Progress.Step, e.CreatedAt, e.RequestedAt)
 }
 
 // takeOver moves the lists of the failed erasures with one of the fingerprints to a new

@@ -30,7 +30,7 @@ func copyClicks(ctx context.Context, tx *postgres.Tx, table string, clicks []cli
 	return err
 }
 
-// clickRows reads clicks in COPY's binary format. It encodes one click at a time.
+// clickRows is an io.Reader that returns clicks in COPY's binary format. It encodes one click at a time.
 type clickRows struct {
 	clicks []click.Click // not encoded yet
 	buf    []byte        // the file header, click or end marker that was encoded last

@@ -104,7 +104,8 @@ func spansOf(p affiliate.Period) []span {
 	}
 	spans = append(spans, span{byMonth, months})
 	if p.Before != nil {
-		spans = append(spans, span{byDay, affiliate.Period{From: months.Before, Before: days.Before}}, span{byRow, affiliate.Period{From: days.Before, Before: p.Before}})
+		spans = append(spans,
+			span{byDay, affiliate.Period{From: months.Before, Before: days.Before}}, span{byRow, affiliate.Period{From: days.Before, Before: p.Before}})
 	}
 	return nonEmpty(spans...)
 }

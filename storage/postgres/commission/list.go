@@ -170,8 +170,8 @@ func readCommissions(
 	return postgres.List[commission.Item](ctx, tx, commissionPageSQL(where, order), append(args, size, offset)...)
 }
 
-// commissionPageSQL returns the statement for a page. Its arguments are those of the given
-// conditions, then the size and the offset of the page. The statement reads the names of
+// commissionPageSQL returns the statement for a page. Its arguments are the arguments of the
+// given conditions, then the size and the offset of the page. The statement reads the names of
 // programmes, partners and reviewers only for the rows of the page. Only the order by partner
 // needs the partner's name of every row. The names and addresses of partners are the
 // participants' copies, which an erasure replaces by the pseudonym.

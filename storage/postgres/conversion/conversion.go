@@ -19,7 +19,7 @@ import (
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
-// Report is a report of a conversion that a transaction records. The transaction calls
+// Report is a reported conversion that a transaction records. The transaction calls
 // LockReports, InsertReports and FinishReports with a batch of reports. After LockReports, the
 // caller decides about each report that is Open. After InsertReports, it sets the Response of
 // each Open report that has a Key.
@@ -85,7 +85,7 @@ func open(batch []*Report) []*Report {
 
 // LockReports begins to record a batch of reports, which is sorted by scope and external id. It claims
 // their keys and aliases, locks their signals and reads everything else that decisions need. The number of
-// round trips does not depend on the number of reports, except for one per key that was claimed before. No
+// round trips does not depend on the number of reports, but each key that was claimed before needs one more. No
 // two reports of a batch may be about the same conversion, customer, buyer, promo code or key.
 func LockReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	for _, r := range all {
@@ -128,8 +128,8 @@ const selectDuplicates = `
 		order by c.external_transaction_id
 		limit 1) as c`
 
-// queueDuplicates queues a statement that marks reports that are already recorded. The
-// insert detects conversions that are recorded after it.
+// queueDuplicates queues a statement that marks reports that are already recorded. The insert of
+// the reports detects a conversion that is recorded after this statement.
 func queueDuplicates(batch *pgx.Batch, all []*Report) {
 	queueForReports(batch, selectDuplicates, all, func(r *Report) { r.Duplicate = true })
 }

@@ -37,7 +37,7 @@ const findRates = `
 
 // queueRates queues a statement that reads the rates from the currency of the sale to the
 // currencies of the candidates' programmes. It queues nothing if all these programmes use
-// the currency of the sale, or if the event has no amount.
+// the currency of the sale, or if the conversion has no amount.
 func queueRates(batch *pgx.Batch, c conversion.Conversion, in *attribution.Inputs) {
 	from, day := c.Currency, attribution.FXDay(c.OccurredAt)
 	currencies := foreignCurrencies(from, in)
@@ -60,7 +60,7 @@ func queueRates(batch *pgx.Batch, c conversion.Conversion, in *attribution.Input
 }
 
 // foreignCurrencies returns the currencies of the candidates' programmes that differ
-// from the currency of the sale. The result is empty for an event without an amount.
+// from the currency of the sale. The result is empty for a conversion without an amount.
 func foreignCurrencies(from string, in *attribution.Inputs) []string {
 	if from == "" {
 		return nil

@@ -115,8 +115,8 @@ func List(
 }
 
 // Lists of a partner's own links, without those of participations that the partner has not
-// accepted. A partner belongs to no workspace. The partner's
-// participants, found by partner and mode, determine the workspaces. There is no
+// accepted (partner_consent is not null). A partner belongs to no workspace. The query finds the
+// participations of the partner in the mode, and takes the workspaces from them. There is no
 // condition on the mode of the links. It is not needed, because links have the mode of
 // their participant. The index of a participant's links does not contain the mode.
 const (

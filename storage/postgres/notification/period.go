@@ -49,8 +49,8 @@ const partnersWithout = `
 	limit @limit`
 
 // PartnersWithout returns partners who are in a programme in live mode and have not got a
-// notification of a type for a period. It returns at most limit partners whose ids are greater
-// than after, in the order of their ids.
+// notification of a type for a period. It returns the next partners after the given id, in the
+// order of their ids, at most limit.
 func PartnersWithout(
 	ctx context.Context, db *postgres.DB, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
 ) ([]affiliate.UserID, error) {
@@ -93,7 +93,7 @@ const sumMonth = `
 		where partner_id = @partner and mode = 'live' and status = 'paid' and paid_at >= @from and paid_at < @before) sums
 	group by currency`
 
-// PartnerMonth returns a partner's new commissions and paid payouts of a month, in live mode.
+// PartnerMonth sums a partner's new commissions (not rejected or refunded) and paid payouts of a month in live mode.
 func PartnerMonth(ctx context.Context, db *postgres.DB, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error) {
 	summary := notification.PartnerSummary{Earned: map[string]int64{}, Paid: map[string]int64{}}
 	rows, err := db.Query(ctx, sumMonth, pgx.NamedArgs{"partner": partner, "from": *month.From, "before": *month.Before})
@@ -160,7 +160,7 @@ func LockProgram(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id
 }
 
 // RecentAnnouncements counts the announcements of a programme since the given time. It also
-// returns the time of the first of them, or since if there is none.
+// returns the time of the first of them. If there is none, it returns the given time.
 func RecentAnnouncements(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, since time.Time,
 ) (count int, first time.Time, err error) {
@@ -173,7 +173,7 @@ func RecentAnnouncements(
 	return count, first.UTC(), err
 }
 
-// announceBlock is the number of feeds in one row of notification_arrivals. A distributor
+// announceBlock is the largest number of feeds in one row of notification_arrivals. A distributor
 // takes whole rows.
 const announceBlock = 200
 
@@ -194,7 +194,8 @@ func notifyEach(query string) string {
 			returning feed_id, workspace_id
 		), arrived as (
 			insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
-			select (lpad(to_hex(@millis::bigint), 12, '0') || '7' || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid, array_agg(feed_id), array_agg(@stored_mode::text), array_agg(@type::text), array_agg(@notification::uuid),
+			select (lpad(to_hex(@millis::bigint), 12, '0') || '7' || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid,
+				array_agg(feed_id), array_agg(@stored_mode::text), array_agg(@type::text), array_agg(@notification::uuid),
 				array_agg(workspace_id), array_agg(null::uuid)
 			from (select *, row_number() over () / @block::bigint as block from stored) s
 			group by block
@@ -211,8 +212,8 @@ var (
 )
 
 // Announce stores an announcement and a notification for each approved participant of its
-// programme. It returns the number of these participants. The notifications are inserted
-// by one statement that reads the participants of the programme with this status.
+// programme. It returns the number of these participants. One statement reads the participants
+// and inserts the notifications.
 func Announce(ctx context.Context, tx *postgres.Tx, a notification.Announcement) (recipients int64, err error) {
 	n := notification.NewNotification(affiliate.Partner, notification.FeedID{}, notification.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
 	return announce(ctx, tx, notifyParticipants, n, a, pgx.NamedArgs{

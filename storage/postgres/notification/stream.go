@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// LockUser locks a user, so that concurrent transactions count and open the streams of the
-// user one after another.
+// LockUser locks a user, so that concurrent transactions count and open the notification streams
+// of the user one after another.
 func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `select from users where id = $1 for no key update`
 	return postgres.Exec(ctx, tx, lock, user)
@@ -39,8 +39,8 @@ func CountStreams(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, s
 	return postgres.Value[int](ctx, tx, query, user, since)
 }
 
-// streamedExtra is added to the time for which an open stream needs the feed to be streamed. Streams that are
-// opened within this additional time need not update the row of the feed.
+// streamedExtra is how much later than needed OpenStream sets streamed_until of a feed. Streams that are opened
+// in this additional time need not update the row of the feed.
 const streamedExtra = 15 * time.Minute
 
 // OpenStream stores an open stream. From now on, the notifications of its feed get
@@ -103,9 +103,10 @@ func SeeStreams(ctx context.Context, db *postgres.DB, ids []notification.StreamI
 	return postgres.Exec(ctx, db, update, ids, now)
 }
 
-// OpenStreams checks whether streams may stay open. A stream is current if it is still stored: it was not
-// closed, and not reopened with its ticket. It is permitted if its session is active and a member has the same role.
-func OpenStreams(ctx context.Context, db *postgres.DB, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error) {
+// CheckStreams checks whether streams may stay open. A stream is current if it is still stored: it was not
+// closed, and not reopened with its ticket. It is permitted if its session is active and its user, if not a
+// partner, still has the role with which the stream was opened.
+func CheckStreams(ctx context.Context, db *postgres.DB, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error) {
 	const query = `
 		select o.id,
 			exists (select from notification_streams n where n.id = o.id) as is_current,

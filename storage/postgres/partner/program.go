@@ -74,7 +74,8 @@ const (
 func withParticipation(page string) string {
 	return ownParticipations + `
 	select ` + programs.Columns + `, w.name as merchant_name,
-		t.id as participant_id, t.status as participation_status, coalesce(t.partner_consent, '') as partner_consent, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
+		t.id as participant_id, t.status as participation_status, coalesce(t.partner_consent, '') as partner_consent,
+			t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
 		t.override_rate_bps, t.override_flat_amount_cents,
 		g.rate_bps as group_rate_bps, g.flat_amount_cents as group_flat_amount_cents,
 		coalesce(l.code, t.referral_code, '') as link_code, l.id as link_id, coalesce(l.short_key, '') as short_key,

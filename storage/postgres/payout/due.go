@@ -10,17 +10,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// The amount due to a participant has two parts. The first part is the payable
-// commissions that are in no payout. The second part is the adjustment, which is the rest
-// of the ledger balance, without the adjustments of open payouts (draft, pending or
+// The amount due to a participant has two parts. The first part is the payable commissions
+// that are in no payout. The second part is the adjustment: the part of the ledger balance that
+// comes from bonuses and debts, less the adjustments of open payouts (draft, pending or
 // processing):
 //
 //	balance + processing payouts − approved commissions − adjustments of open payouts
 //
-// The adjustment consists of bonuses and debts. When a commission is approved, the ledger
-// adds it to the balance. When a payout is sent (status processing), the ledger subtracts
-// it from the balance. The formula reverses both. Therefore the adjustment does not
-// change when a commission is approved, rejected, or paid in full.
+// When a commission is approved, the ledger adds it to the balance. When a payout is sent
+// (status processing), the ledger subtracts it from the balance. The formula reverses both.
+// Therefore the adjustment does not change when a commission is approved, rejected, or paid in
+// full.
 
 // payableCondition is the condition under which an approved commission c of a programme
 // p can be paid. It does not check whether the commission is already in a payout.
@@ -35,7 +35,8 @@ const payableCondition = `(
 // The sums over commissions are index-only scans (commissions_payable,
 // commissions_unpaid). They are computed in a materialized CTE, so that Postgres computes
 // them only once. Without it, Postgres could compute the sums again for each participant if
-// its estimate is wrong. The other tables are joined by arguments for the same reason.
+// its estimate is wrong. For the same reason, the joins compare a workspace with the argument and
+// not with another column.
 const selectPayoutsDue = `
 	with parts as (
 		select b.participant_id, b.currency, b.balance_cents as adjustment, 0 as n, 0 as cents, null::timestamptz as approved_at
@@ -73,7 +74,7 @@ const selectPayoutsDue = `
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
 		and (@include_zero or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
-// dueArgs returns the arguments of selectPayoutsDue. Nil participants select all participants, without zeros.
+// dueArgs returns the arguments of selectPayoutsDue. If participants is nil, all to whom something is due are selected.
 func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	programs := selection.Programs
 	if len(programs) == 0 {
@@ -85,8 +86,8 @@ func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID)
 	}
 }
 
-// Due returns the amounts that a new batch would contain or leave out, in no particular order
-// and without locks. Errors: NOT_FOUND if a programme of the selection does not exist.
+// Due returns all amounts due, also those that a new batch would leave out, in no particular order and
+// without locks. Errors: NOT_FOUND if a programme of the selection does not exist.
 func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
 	if err := checkPrograms(ctx, db, selection); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 }
 
 // erasePromoCodes replaces the promo codes of a participant by texts that contain their ids, because promo codes
-// are unique. Nobody else can get the replaced codes. It returns these codes.
+// are unique. No other participant can get the replaced codes. It returns these codes.
 func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Participant, args pgx.NamedArgs) (codes []string, err error) {
 	const (
 		read = `

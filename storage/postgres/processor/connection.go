@@ -194,7 +194,7 @@ func Health(ctx context.Context, db *postgres.DB, c processor.Connection, now ti
 	return h, err
 }
 
-// DeleteSignatureFailures deletes at most limit counts of hours that began before the given
+// DeleteSignatureFailures deletes the counts of at most limit hours that began before the given
 // time. It returns the number of deleted rows.
 func DeleteSignatureFailures(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const drop = `
@@ -204,8 +204,8 @@ func DeleteSignatureFailures(ctx context.Context, db *postgres.DB, before time.T
 	return postgres.ExecCount(ctx, db, drop, before, limit)
 }
 
-// PromoCodes returns the texts of the promo codes that were created at the processor with
-// the given ids. An unknown id is missing in the result.
+// PromoCodes returns the texts of our promo codes by the ids of their promotion codes, which are
+// their copies at the processor. An unknown id is missing in the result.
 func PromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, promotionCodes []string) (map[string]string, error) {
 	const read = `
 		select c.promotion_code_id, c.code

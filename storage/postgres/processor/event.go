@@ -31,7 +31,8 @@ var (
 	insertEvent  = postgres.RowsOf[eventRow](`
 		insert into processor_events as e ({columns}) values {rows}
 		on conflict (workspace_id, connection_id, id) do update set
-			account_id = excluded.account_id, charge_id = null, body = excluded.body, resync = excluded.resync, since = excluded.since, status = 'received', reason = null,
+			account_id = excluded.account_id, charge_id = null, body = excluded.body, resync = excluded.resync, since = excluded.since,
+			status = 'received', reason = null,
 			received_at = excluded.received_at, processed_at = null
 		where e.status in ('failed', 'ignored')`)
 	beginAttempt = `

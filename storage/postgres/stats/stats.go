@@ -12,10 +12,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// foldStats adds deltas to the totals and deletes the deltas, in one statement. A
-// reader that sums a total and its deltas therefore sees each delta exactly once. The
-// statement has no condition on the workspace, because it processes the deltas of all
-// workspaces.
+// foldStats adds deltas to the totals and deletes the deltas, in one statement, so that a reader that
+// sums a total and its deltas sees each delta exactly once. Amounts in another currency than that of
+// the programme are not added. The statement has no condition on the workspace, because it processes
+// the deltas of all workspaces.
 //
 // A call skips the deltas that a concurrent call has locked. To prevent deadlocks, all
 // calls lock the rows of the totals in the same order: table by table, and by key

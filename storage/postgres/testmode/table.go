@@ -17,8 +17,8 @@ type step struct{ table, sql string }
 // steps are the deletions in an order that respects the foreign keys: a row is deleted
 // before the rows to which it refers. Clicks and events have their own functions.
 var steps = []step{
-	// The notification log is a part of test mode. Pending account mail is not in the log and
-	// is still sent.
+	// The notification log is deleted too. It also has account mail, which has no mode. Pending
+	// account mail is not in the log; it stays and is sent.
 	deleteRows("mails", `select ctid from mails where workspace_id = @workspace and logged and status <> 'pending'`),
 	deleteRows("mails", ofMode("mails")),
 	{"notifications", deleteNotifications},
@@ -44,8 +44,8 @@ var steps = []step{
 	deleteRows("processor_charges", ofMode("processor_charges")),
 	deleteRows("processor_disputes", ofMode("processor_disputes")),
 	deleteRows("processor_events", ofMode("processor_events")),
-	// A job deactivates the promotion codes that are active at a connected processor, and
-	// needs their ids.
+	// Promotion codes that are active at a connected processor stay. A job deactivates them there
+	// and needs their ids.
 	deleteRows("processor_promo_codes", ofMode("processor_promo_codes")+` and not (active
 		and exists (select from processor_connections x where x.workspace_id = @workspace and x.mode = 'test' and x.deleted_at is null))`),
 	deleteRows("customer_payments", ofMode("customer_payments")),
@@ -109,9 +109,9 @@ const (
 		cross join lateral (select l.ctid, l.workspace_id, l.id from links l where l.workspace_id = t.workspace_id and l.participant_id = t.id offset 0) l`
 )
 
-// ofMode selects the rows of a table with a column mode. An index of the table begins with
-// the workspace, and in most tables the mode follows. The other tables have few rows in a
-// workspace.
+// ofMode selects the rows of test mode in a table that has the column mode. An index of the table
+// begins with the workspace, and in most tables the mode follows. The other tables have few rows
+// in a workspace.
 func ofMode(table string) string {
 	return `select ctid from ` + table + ` where workspace_id = @workspace and mode = 'test'`
 }
@@ -159,8 +159,8 @@ const (
 			limit @limit
 		) x
 		where n.feed_id = x.feed_id and n.mode = 'test' and n.category = x.category and n.day = x.day and n.id = x.id`
-	// digestsOfMembers selects the gathered mails of members. Digests of partners name no
-	// workspace. Without notifications, they are not sent.
+	// digestsOfMembers selects the digests of members. Digests of partners stay, because they have
+	// no workspace. They are not sent, because their notifications are deleted.
 	digestsOfMembers = `
 		select y.ctid from members m
 		cross join lateral (
@@ -186,8 +186,8 @@ const (
 func Steps() int { return len(steps) }
 
 // DeleteRows executes a step: it deletes at most limit rows of one table. The steps are
-// numbered from 0, and their order respects the foreign keys. The transaction must have locked
-// the deletion. A step that deletes fewer rows than the limit has left no row, except
+// numbered from 0, and their order respects the foreign keys. The transaction must hold the lock of
+// the running deletion (LockReset). A step that deletes fewer rows than the limit has left no row, except
 // rows that other transactions have inserted or changed at the same time.
 func DeleteRows(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, number, limit int) (privacy.DeletedTestRows, error) {
 	s := steps[number]

@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Recovery and cancellation process the deliveries of an endpoint in blocks, one block in
+// Recovery and cancellation change the deliveries of an endpoint in blocks, one block in
 // each transaction. A processed delivery no longer matches the condition of the
 // statement, so a job that runs twice does not process the delivery twice. The endpoint
 // is not locked. The endpoint has an epoch, a number that increases each time the
@@ -257,9 +257,8 @@ const (
 		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
 )
 
-// Due returns the endpoints of the given queries and their due deliveries, within the limits of the queries. Of each
-// endpoint, the delivery that has been due for the longest time is first. Due leaves out endpoints that are not
-// active or not leased to the sender.
+// Due returns the endpoints of the given queries and their due deliveries, within the limits of the queries, in no
+// particular order. It leaves out endpoints that are not active or not leased to the sender.
 func Due(
 	ctx context.Context, db *postgres.DB, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
@@ -306,7 +305,7 @@ const selectLateness = `
 	where e.active and e.deleted_at is null`
 
 // Lateness returns the number of active endpoints, the number of late endpoints, and the earliest time since which a
-// delivery is due. An endpoint is late if one of its deliveries has been due since lateBefore or longer.
+// delivery is due. An endpoint is late if one of its deliveries is due since the time lateBefore or an earlier time.
 func Lateness(ctx context.Context, db *postgres.DB, now, lateBefore time.Time) (webhook.Lateness, error) {
 	return postgres.OneRow[webhook.Lateness](db.SendingPool().Query(ctx, selectLateness, now, lateBefore))
 }
