@@ -48,6 +48,10 @@ WITHSERVERS := go build -o bin/ ./tools/withservers && bin/withservers
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: web
+web: ## build the web applications into web/dist, with libraries from npm
+	@go run ./tools/web
+
 .PHONY: run
 run: ## start the whole system on private servers, with demo data; Ctrl-C stops it
 	@echo 'Building; the first time this takes about a minute …'
@@ -70,12 +74,12 @@ WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook ./la
 GO_TEST := go test -p 4 -vet=off -timeout 20m -shuffle=on
 
 .PHONY: test
-test: browser ## run the quick tests on private servers: not those of whole programs and the slow ones
+test: web browser ## run the quick tests on private servers: not those of whole programs and the slow ones
 	@packages=$$(go list ./... | grep -vxF -f <(go list $(WHOLE))); \
 	$(WITHSERVERS) -- $(GO_TEST) $(TEST_BUILD) -short ./storage/postgres $(WAITING) $$packages
 
 .PHONY: e2e
-e2e: compiler browser ## test the whole service through its API, with the race detector
+e2e: web compiler browser ## test the whole service through its API, with the race detector
 	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e
 
 # .ci/run runs the checks of each change: verify, lint, test and e2e. These are the others.
@@ -83,7 +87,7 @@ e2e: compiler browser ## test the whole service through its API, with the race d
 full: test-all schema operations fault ## run the checks that take too long for each change
 
 .PHONY: test-all
-test-all: compiler browser node commands ## run every test, with the race detector, on private servers
+test-all: web compiler browser node commands ## run every test, with the race detector, on private servers
 	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
 .PHONY: bench
@@ -120,7 +124,7 @@ VERSION_FLAGS = -X github.com/tributary-hq/tributary/cmd/version.release=$(VERSI
                 -X github.com/tributary-hq/tributary/cmd/version.commit=$(COMMIT)
 
 .PHONY: build
-build: ## build the binaries into bin/, without cgo
+build: web ## build the binaries into bin/, without cgo
 	CGO_ENABLED=0 go build -trimpath -ldflags='$(VERSION_FLAGS)' -o bin/ ./cmd/...
 
 # The folder of the release.
@@ -131,7 +135,7 @@ SBOM          := go tool -modfile=tools/sbom.mod cyclonedx-gomod bin -json -nose
 SOURCE_TIME   = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .PHONY: dist
-dist: ## build the release into dist/: static Linux binaries, lists of their modules (SBOM), archives, checksums
+dist: web ## build the release into dist/: static Linux binaries, lists of their modules (SBOM), archives, checksums
 	@rm -rf $(DIST) && mkdir -p $(DIST)
 	for arch in $(ARCHITECTURES); do \
 		folder=$(DIST)/tributary_$(VERSION)_linux_$$arch; mkdir -p $$folder; \
@@ -191,19 +195,6 @@ generate: third-party-protos ## generate gen/, five pages of docs/ and the brows
 	go run ./tools/notificationdocs
 	go run ./tools/privacydocs
 	go run ./tools/snippet
-
-# The renderer of the API reference at /docs. Its bundle is committed and embedded. To
-# change the version, change it here and in gateway/reference/index.html.
-REDOC := 2.5.4
-
-.PHONY: reference
-reference: ## fetch the renderer of the API reference from npm
-	@mkdir -p .cache/redoc && rm -f gateway/reference/redoc*
-	npm pack redoc@$(REDOC) --silent --pack-destination .cache/redoc
-	tar -xzf .cache/redoc/redoc-$(REDOC).tgz -C .cache/redoc
-	cp .cache/redoc/package/bundles/redoc.standalone.js gateway/reference/redoc-$(REDOC).js
-	cp .cache/redoc/package/bundles/redoc.standalone.js.LICENSE.txt .cache/redoc/package/LICENSE gateway/reference/
-	mv gateway/reference/LICENSE gateway/reference/redoc.LICENSE
 
 .PHONY: verify
 verify: generate tidy proto-lint proto-breaking ## check that generated files are current, go.mod is tidy, and protos are valid and compatible

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/site"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -110,7 +111,11 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawPath != "" {
 		path = r.URL.RawPath
 	}
+	target := site.Redirect(path)
 	switch {
+	case target != "" && r.Method == http.MethodGet:
+		c.Header().Set("Location", target)
+		c.WriteHeader(http.StatusTemporaryRedirect)
 	// Refuse empty path segments here, because the mux would accept them as parameters.
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//"):
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})

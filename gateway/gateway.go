@@ -50,8 +50,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/gateway/site"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/web"
 )
 
 // Config configures a gateway. Conn is required. The zero values of the other fields are
@@ -81,6 +83,8 @@ type Config struct {
 	// Log receives panics, unexpected errors of the core and failed connections to it.
 	// Default: no log.
 	Log *slog.Logger
+	// Site serves the pages for people. Default: those of package web.
+	Site *site.Site
 	// Registry receives the metrics. Default: they are not exported.
 	Registry prometheus.Registerer
 	// Now returns the time for generated request ids. Default: time.Now.
@@ -164,6 +168,12 @@ func New(config Config) (http.Handler, error) {
 	config.Stopping = cmp.Or(config.Stopping, context.Background())
 	if config.Registry == nil {
 		config.Registry = prometheus.NewRegistry()
+	}
+	if config.Site == nil {
+		var err error
+		if config.Site, err = site.New(web.Files()); err != nil {
+			return nil, fmt.Errorf("gateway: %w", err)
+		}
 	}
 	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout}
 	var err error

@@ -28,6 +28,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/gateway"
+	"github.com/tributary-hq/tributary/gateway/site"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
@@ -99,6 +100,10 @@ const (
 
 // Core is the gRPC core with all other parts of its process.
 type Core struct {
+	// Site is the site that a gateway in the process of the core serves. Default: the pages
+	// of package web.
+	Site *site.Site
+
 	cfg    settings.Core
 	files  *certificates.Files
 	log    *slog.Logger
@@ -344,6 +349,7 @@ func (c *Core) Gateway() (http.Handler, error) {
 		TrustedProxies: c.cfg.TrustedProxies,
 		AllowHTTP:      c.cfg.AllowHTTP,
 		AllowedOrigins: c.cfg.Origins,
+		Site:           c.Site,
 		Log:            c.log,
 		Registry:       c.registry,
 		Now:            c.now,

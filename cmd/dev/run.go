@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,8 +18,10 @@ import (
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
+	"github.com/tributary-hq/tributary/gateway/site"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/tools/mailsink"
+	"github.com/tributary-hq/tributary/web"
 )
 
 const (
@@ -153,9 +156,16 @@ func serve(
 		mailSink: address(listeners.mailSink()), landing: address(listeners.landing()),
 		postgresURL: d.postgresURL, redisURL: d.redisURL, stripeURL: core.StripeAPIURL,
 	}
-	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL(), landing: at.landingURL()}
+	demoShop := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL(), landing: at.landingURL()}
 	mails := mailsink.New(mailCapacity)
+	if c.Site, err = site.New(web.Files()); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
+	pagesBuilt := make(chan struct{})
+	group.Go(func() error {
+		return withPartName("web pages", watchPages(ctx, c.Site, sync.OnceFunc(func() { close(pagesBuilt) }), out))
+	})
 	group.Go(func() error {
 		return c.Run(ctx, assemble.Listeners{API: listeners.api(), GRPC: listeners.grpc(), Metrics: listeners.metrics()})
 	})
@@ -163,13 +173,17 @@ func serve(
 	group.Go(func() error { return withPartName("landing", forms.Run(ctx, listeners.landing())) })
 	group.Go(func() error { return d.watch(ctx) })
 	group.Go(func() error { return stripe.watch(ctx) })
-	group.Go(func() error { return withPartName("shop", serveSite(ctx, listeners.shop(), site, log)) })
+	group.Go(func() error { return withPartName("shop", serveSite(ctx, listeners.shop(), demoShop, log)) })
 	group.Go(func() error { return withPartName("mail sink", mails.ServeSMTP(ctx, listeners.mailSMTP())) })
 	group.Go(func() error {
 		return withPartName("mail sink", serveSite(ctx, listeners.mailSink(), mails.Handler(), log))
 	})
 	group.Go(func() error {
-		if err := prepareDemo(ctx, f, at, stripe, site, out); err != nil && ctx.Err() == nil {
+		select {
+		case <-pagesBuilt:
+		case <-ctx.Done():
+		}
+		if err := prepareDemo(ctx, f, at, stripe, demoShop, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
 		}
 		return nil // if ctx has ended, another part returns the reason

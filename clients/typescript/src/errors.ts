@@ -21,6 +21,8 @@ export class TributaryError extends Error {
   readonly context: Readonly<Record<string, string | number>>;
   /** The challenge for Session.completeLogin, if the code is SECOND_FACTOR_REQUIRED. Otherwise null. */
   readonly challenge: string | null;
+  /** The seconds until the request can be repeated, if the status is 429. Otherwise null. */
+  readonly retryAfter: number | null;
   /** The id of the request in the service's log. */
   readonly requestId: string | null;
 
@@ -32,6 +34,8 @@ export class TributaryError extends Error {
     this.details = error?.details ?? [];
     this.context = error?.context ?? {};
     this.challenge = (error as { challenge?: string } | undefined)?.challenge ?? null;
+    const seconds = response.headers.get("Retry-After");
+    this.retryAfter = seconds && /^\d+$/.test(seconds) ? Number(seconds) : null;
     this.requestId = response.headers.get("X-Request-Id");
   }
 }

@@ -1,10 +1,12 @@
-"use strict";
+import { init } from "redoc/bundles/redoc.standalone.js";
 
-// Let Redoc display the OpenAPI document of this gateway.
-Redoc.init(
+import "./reference.css";
+
+// Redoc displays the OpenAPI document of this gateway.
+init(
   "/api/v1/openapi.json",
   {
-    // Use system fonts, because the page must not load fonts from other hosts.
+    // System fonts, because the page must not load fonts from other hosts.
     theme: {
       typography: {
         fontFamily: "system-ui, sans-serif",

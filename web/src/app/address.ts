@@ -1,0 +1,29 @@
+import { useCallback } from "react";
+import { useLocation, useSearch } from "wouter";
+
+/**
+ * Returns a value of the query of the page's address, and a function that changes it. Filters,
+ * pages and open tabs are in the address, so that a reload and a shared link show the same.
+ */
+export function useParameter(name: string, initial = ""): [string, (value: string) => void] {
+  const search = useSearch();
+  const [path, navigate] = useLocation();
+  const value = new URLSearchParams(search).get(name) ?? initial;
+  const set = useCallback(
+    (next: string) => {
+      const parameters = new URLSearchParams(location.search);
+      if (next === initial) parameters.delete(name);
+      else parameters.set(name, next);
+      if (name !== "page") parameters.delete("page"); // another filter begins with its first page
+      const query = parameters.toString();
+      navigate(query ? `${path}?${query}` : path, { replace: true });
+    },
+    [initial, name, navigate, path],
+  );
+  return [value, set];
+}
+
+/** Returns the parameters in the fragment of the address. Browsers do not send them to servers. */
+export function fragment(): URLSearchParams {
+  return new URLSearchParams(location.hash.slice(1));
+}

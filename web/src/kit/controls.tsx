@@ -1,0 +1,165 @@
+import { type ReactNode, useState } from "react";
+import {
+  Button as AriaButton,
+  type ButtonProps as AriaButtonProps,
+  Checkbox as AriaCheckbox,
+  type CheckboxProps,
+  Dialog as AriaDialog,
+  FieldError,
+  Heading,
+  Input,
+  Label,
+  Link,
+  type LinkProps,
+  ListBox,
+  ListBoxItem,
+  Modal,
+  ModalOverlay,
+  Popover,
+  Radio,
+  RadioGroup,
+  type RadioGroupProps,
+  Select as AriaSelect,
+  type SelectProps,
+  SelectValue,
+  Text,
+  TextArea,
+  TextField as AriaTextField,
+  type TextFieldProps,
+} from "react-aria-components";
+
+import { useTexts } from "../app/texts";
+import css from "./kit.module.css";
+
+type Look = "primary" | "secondary" | "plain" | "danger";
+
+function look(kind: Look, small = false): string {
+  return [css.button, css[kind], small && css.small].filter(Boolean).join(" ");
+}
+
+export function Button({ kind = "secondary", small, ...props }: AriaButtonProps & { kind?: Look; small?: boolean }) {
+  return <AriaButton {...props} className={look(kind, small)} />;
+}
+
+/** A link that looks like a button. */
+export function LinkButton({ kind = "secondary", small, ...props }: LinkProps & { kind?: Look; small?: boolean }) {
+  return <Link {...props} className={look(kind, small)} />;
+}
+
+type FieldProps = Omit<TextFieldProps, "className"> & {
+  label: string;
+  hint?: ReactNode;
+  /** Whether the field has several lines. */
+  lines?: boolean;
+  placeholder?: string;
+};
+
+export function TextField({ label, hint, lines, placeholder, type, ...props }: FieldProps) {
+  const { t } = useTexts();
+  const [shown, setShown] = useState(false);
+  const input = lines ? (
+    <TextArea className={css.input} placeholder={placeholder} />
+  ) : (
+    <Input className={css.input} placeholder={placeholder} />
+  );
+  return (
+    <AriaTextField {...props} type={type === "password" && shown ? "text" : type} className={css.field}>
+      <Label>{label}</Label>
+      {type === "password" ? (
+        <div className={css.withAction}>
+          {input}
+          <Button kind="plain" small aria-pressed={shown} onPress={() => setShown(!shown)}>
+            {shown ? t.form.hide : t.form.show}
+          </Button>
+        </div>
+      ) : (
+        input
+      )}
+      {hint && (
+        <Text slot="description" className={css.hint}>
+          {hint}
+        </Text>
+      )}
+      <FieldError className={css.fault} />
+    </AriaTextField>
+  );
+}
+
+/** A choice of one of several options, in a menu. */
+export function Select({
+  label,
+  options,
+  hint,
+  ...props
+}: Omit<SelectProps<object, "single">, "children" | "className"> & { label: string; options: [id: string, text: string][]; hint?: ReactNode }) {
+  return (
+    <AriaSelect {...props} className={css.field}>
+      <Label>{label}</Label>
+      <AriaButton className={`${css.input} ${css.selectButton}`}>
+        <SelectValue />
+        <span aria-hidden>▾</span>
+      </AriaButton>
+      {hint && (
+        <Text slot="description" className={css.hint}>
+          {hint}
+        </Text>
+      )}
+      <FieldError className={css.fault} />
+      <Popover className={css.popover}>
+        <ListBox className={css.options}>
+          {options.map(([id, text]) => (
+            <ListBoxItem key={id} id={id} textValue={text} className={css.option}>
+              {text}
+            </ListBoxItem>
+          ))}
+        </ListBox>
+      </Popover>
+    </AriaSelect>
+  );
+}
+
+export function Checkbox({ children, ...props }: Omit<CheckboxProps, "className" | "children"> & { children: ReactNode }) {
+  return (
+    <AriaCheckbox {...props} className={css.choice}>
+      <span>{children}</span>
+    </AriaCheckbox>
+  );
+}
+
+/** A choice of one of a few options, which are all shown. */
+export function Choice({
+  label,
+  options,
+  ...props
+}: Omit<RadioGroupProps, "className" | "children"> & { label: string; options: [value: string, text: string, hint?: string][] }) {
+  return (
+    <RadioGroup {...props} className={css.field}>
+      <Label>{label}</Label>
+      {options.map(([value, text, hint]) => (
+        <Radio key={value} value={value} className={`${css.choice} ${css.radio}`}>
+          <span>
+            {text}
+            {hint && <span className={css.hint}> {hint}</span>}
+          </span>
+        </Radio>
+      ))}
+      <FieldError className={css.fault} />
+    </RadioGroup>
+  );
+}
+
+/** A dialog above the page. It closes with Escape. */
+export function Dialog({ title, open, onClose, children }: { title: string; open: boolean; onClose: () => void; children: ReactNode }) {
+  return (
+    <ModalOverlay className={css.overlay} isOpen={open} onOpenChange={(open) => !open && onClose()} isDismissable>
+      <Modal className={css.modal}>
+        <AriaDialog className={css.dialog}>
+          <Heading slot="title" level={2}>
+            {title}
+          </Heading>
+          {children}
+        </AriaDialog>
+      </Modal>
+    </ModalOverlay>
+  );
+}

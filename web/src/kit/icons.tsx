@@ -1,0 +1,22 @@
+import type { ReactNode } from "react";
+
+/** The icons of the menus. They have no meaning of their own: a text is always next to them. */
+const paths = {
+  home: "M3 11.5 12 4l9 7.5M5.5 9.5V20h13V9.5",
+  link: "M10 14a4.5 4.5 0 0 0 6.4 0l3-3A4.5 4.5 0 1 0 13 4.6l-1 1M14 10a4.5 4.5 0 0 0-6.4 0l-3 3A4.5 4.5 0 1 0 11 19.4l1-1",
+  coins: "M12 3v18M16.5 7.2C15.8 6 14.2 5.5 12 5.5c-2.6 0-4.5 1-4.5 3s1.900 2.700 4.500 3.200 4.500 1.300 4.500 3.400-1.900 3.400-4.500 3.400c-2.400 0-4-.6-4.700-1.900",
+  payout: "M3 7h18v11H3zM3 11h18M7 15h4",
+  grid: "M4 4h6.500v6.500H4zM13.500 4H20v6.500h-6.500zM4 13.500h6.500V20H4zM13.500 13.500H20V20h-6.500z",
+  bell: "M6 16.500V11a6 6 0 1 1 12 0v5.500l1.500 2h-15zM10 20.500h4",
+  person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4.500 20.500c.8-3.800 3.600-5.500 7.500-5.500s6.700 1.700 7.500 5.500",
+};
+
+export type IconName = keyof typeof paths;
+
+export function Icon({ name, size = 22 }: { name: IconName; size?: number }): ReactNode {
+  return (
+    <svg width={size} height={size} viewBox="0 0 24 24" fill="none" stroke="currentColor" strokeWidth="1.7" strokeLinecap="round" strokeLinejoin="round" aria-hidden>
+      <path d={paths[name]} />
+    </svg>
+  );
+}

@@ -1,0 +1,216 @@
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { renderSVG } from "uqr";
+
+import { useParameter } from "../app/address";
+import { useTexts } from "../app/texts";
+import { Button } from "./controls";
+import css from "./kit.module.css";
+
+/** A page with its heading, which gets the focus when the page is opened. */
+export function Page({ title, about, actions, children }: { title: string; about?: ReactNode; actions?: ReactNode; children?: ReactNode }) {
+  const { t } = useTexts();
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${title} · ${t.product}`;
+  }, [title, t]);
+  useEffect(() => {
+    heading.current?.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, []);
+  return (
+    <div className={css.page}>
+      <div className={css.pageHead}>
+        <div>
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
+          {about && <p>{about}</p>}
+        </div>
+        {actions && <div className={css.actions}>{actions}</div>}
+      </div>
+      {children}
+    </div>
+  );
+}
+
+export function Card({ title, action, children }: { title?: ReactNode; action?: ReactNode; children: ReactNode }) {
+  return (
+    <section className={css.card}>
+      {(title || action) && (
+        <div className={css.cardHead}>
+          {title && <h2>{title}</h2>}
+          {action}
+        </div>
+      )}
+      {children}
+    </section>
+  );
+}
+
+/** A number with its name. */
+export function Stat({ name, value, note }: { name: string; value: ReactNode; note?: ReactNode }) {
+  return (
+    <div className={css.stat}>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+      {note && <dd>{note}</dd>}
+    </div>
+  );
+}
+
+export function Stats({ children }: { children: ReactNode }) {
+  return <dl className={css.stats}>{children}</dl>;
+}
+
+/** Names and values of a record. Values that are null or empty are left out. */
+export function Facts({ rows }: { rows: [name: string, value: ReactNode][] }) {
+  return (
+    <dl className={css.facts}>
+      {rows
+        .filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .map(([name, value]) => [<dt key={`${name}-name`}>{name}</dt>, <dd key={name}>{value}</dd>])}
+    </dl>
+  );
+}
+
+export interface Column<T> {
+  name: string;
+  cell: (row: T) => ReactNode;
+  /** Whether the column contains amounts or numbers, which are aligned at the right. */
+  number?: boolean;
+  /** Whether the column names the row. On a narrow screen, it is the title of the row's card. */
+  lead?: boolean;
+}
+
+/** A table. On a narrow screen, each row is a card. */
+export function Table<T extends { id: string }>({
+  caption,
+  columns,
+  rows,
+  stale = false,
+}: {
+  caption: string;
+  columns: Column<T>[];
+  rows: T[];
+  /** Whether the rows are those of the page before, while the next page is being loaded. */
+  stale?: boolean;
+}) {
+  return (
+    <div className={css.tableFrame}>
+      <table className={`${css.table} ${stale ? css.stale : ""}`} aria-busy={stale}>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map(({ name, number }) => (
+              <th key={name} scope="col" className={number ? css.number : undefined}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.id}>
+              {columns.map(({ name, cell, number, lead }) => (
+                <td key={name} data-label={name} className={[number && css.number, lead && css.lead].filter(Boolean).join(" ")}>
+                  {cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The number of rows on a page of a table. */
+export const pageSize = 50;
+
+/** The page of a table that is in the address, and the buttons to the next ones. */
+export function usePage(): number {
+  const [page] = useParameter("page", "1");
+  return Math.max(1, Number.parseInt(page, 10) || 1);
+}
+
+export function Pages({ total, capped = false }: { total: number; capped?: boolean }) {
+  const { t, f } = useTexts();
+  const page = usePage();
+  const [, setPage] = useParameter("page", "1");
+  const last = Math.max(1, Math.ceil(total / pageSize));
+  if (total <= pageSize && page === 1) return null;
+  return (
+    <nav className={css.pages} aria-label={t.table.pages}>
+      <span>{t.table.range(f.number((page - 1) * pageSize + 1), f.number(Math.min(page * pageSize, total)), f.number(total) + (capped ? "+" : ""))}</span>
+      <span className={css.actions}>
+        <Button small isDisabled={page <= 1} onPress={() => setPage(String(page - 1))}>
+          {t.table.previous}
+        </Button>
+        <Button small isDisabled={page >= last} onPress={() => setPage(String(page + 1))}>
+          {t.table.next}
+        </Button>
+      </span>
+    </nav>
+  );
+}
+
+/** A text to copy. Where the system has a menu for sharing, it offers it too. */
+export function CopyText({ label, text }: { label: string; text: string }) {
+  const { t } = useTexts();
+  const [copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!copied) return;
+    const timer = setTimeout(() => setCopied(false), 2500);
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const canShare = typeof navigator.share === "function";
+  return (
+    <div className={css.copy}>
+      <input className={css.input} readOnly value={text} aria-label={label} onFocus={(event) => event.currentTarget.select()} />
+      <Button kind="primary" onPress={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
+        <span aria-live="polite">{copied ? t.copied : t.copy}</span>
+      </Button>
+      {canShare && <Button onPress={() => void navigator.share({ url: text }).catch(() => {})}>{t.share}</Button>}
+    </div>
+  );
+}
+
+/** The QR code of an address, with downloads as SVG and PNG. */
+export function QrCode({ text, name }: { text: string; name: string }) {
+  const { t } = useTexts();
+  const svg = renderSVG(text, { border: 1 });
+  const address = `data:image/svg+xml;utf8,${encodeURIComponent(svg)}`;
+  const png = async () => {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 1024;
+    const context = canvas.getContext("2d");
+    if (!context) return;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image, 0, 0, 1024, 1024);
+    download(canvas.toDataURL("image/png"), `${name}.png`);
+  };
+  return (
+    <div className={css.form}>
+      <img className={css.qr} src={address} alt={t.qr.alt(text)} />
+      <div className={css.actions}>
+        <Button small onPress={() => download(address, `${name}.svg`)}>
+          SVG
+        </Button>
+        <Button small onPress={() => void png()}>
+          PNG
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+/** Saves the content of an address as a file. */
+export function download(address: string, file: string): void {
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = file;
+  link.click();
+}

@@ -1,0 +1,116 @@
+import { type ComponentType, lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from "react";
+import { Redirect, Route, Router, Switch, useLocation } from "wouter";
+
+import { AppProvider, useApp, useSession } from "../app/app";
+import type { BrowserSession } from "../app/session";
+import { useTexts } from "../app/texts";
+import { LinkButton } from "../kit/controls";
+import { Failure, Skeleton } from "../kit/feedback";
+import { Page } from "../kit/page";
+import { Frame } from "./account/Frame";
+import { Login, Register } from "./account/Login";
+import { AcceptInvite, ForgotPassword, ResetPassword, Unsubscribe, VerifyEmail } from "./account/mailed";
+import { Shell } from "./Shell";
+
+/** The pages that anybody can open, by their addresses below /portal. */
+const open: Record<string, ComponentType> = {
+  "/forgot-password": ForgotPassword,
+  "/reset-password": ResetPassword,
+  "/verify-email": VerifyEmail,
+  "/accept-invite": AcceptInvite,
+  "/unsubscribe": Unsubscribe,
+};
+
+/** The pages of a partner who is logged in. Each area is loaded when it is opened. */
+const areas: Record<string, ComponentType> = {
+  "/": lazy(() => import("./home/Home")),
+};
+
+/** The addresses of the pages in mails, outside of /portal. */
+const mailed: Record<string, ComponentType> = {
+  "/verify-email": VerifyEmail,
+  "/reset-password": ResetPassword,
+  "/accept-invite": AcceptInvite,
+  "/api/v1/notifications/unsubscribe": Unsubscribe,
+};
+
+/** The portal of partners. */
+export function Portal({ session }: { session: BrowserSession }) {
+  const path = location.pathname;
+  const mode = /^\/portal\/test(\/|$)/.test(path) ? "test" : "live";
+  const Mailed = mailed[path];
+  return (
+    <Router base={mode === "test" ? "/portal/test" : "/portal"}>
+      <AppProvider session={session} mode={mode}>
+        <Resumed session={session}>{Mailed ? <Mailed /> : <Pages />}</Resumed>
+      </AppProvider>
+    </Router>
+  );
+}
+
+function Pages() {
+  return (
+    <Switch>
+      {Object.entries(open).map(([address, Page]) => (
+        <Route key={address} path={address} component={Page} />
+      ))}
+      <Route path="/login">{() => <LoggedOut page={Login} />}</Route>
+      <Route path="/register">{() => <LoggedOut page={Register} />}</Route>
+      <Route>{() => <LoggedIn />}</Route>
+    </Switch>
+  );
+}
+
+/** Shows the pages when it is known whether this browser is logged in. */
+function Resumed({ session, children }: { session: BrowserSession; children: ReactNode }) {
+  const { t } = useTexts();
+  const state = useSession(session);
+  const [error, setError] = useState<unknown>(null);
+  const resume = useCallback(() => {
+    setError(null);
+    session.resume().catch(setError);
+  }, [session]);
+  useEffect(resume, [resume]);
+  if (state.status !== "unknown") return children;
+  return <Frame title={t.product}>{error === null ? <Skeleton /> : <Failure error={error} retry={resume} />}</Frame>;
+}
+
+/** A page for people who are not logged in. After the login, the page opens that they wanted. */
+function LoggedOut({ page: Page }: { page: ComponentType }) {
+  const { session } = useApp();
+  const next = new URLSearchParams(location.search).get("next");
+  // Only addresses of this portal are followed.
+  if (useSession(session).status === "in") return <Redirect to={next && /^\/(?![/\\])/.test(next) ? next : "/"} />;
+  return <Page />;
+}
+
+function LoggedIn() {
+  const { session } = useApp();
+  const [path] = useLocation();
+  const state = useSession(session);
+  if (state.status !== "in") {
+    const wanted = path + location.search;
+    return <Redirect to={wanted === "/" ? "/login" : `/login?next=${encodeURIComponent(wanted)}`} />;
+  }
+  return (
+    <Shell name={state.user.name}>
+      <Suspense fallback={<Skeleton lines={6} />}>
+        <Switch>
+          {Object.entries(areas).map(([address, Area]) => (
+            <Route key={address} path={address} component={Area} />
+          ))}
+          <Route component={Missing} />
+        </Switch>
+      </Suspense>
+    </Shell>
+  );
+}
+
+function Missing() {
+  const { t } = useTexts();
+  return (
+    <Page title={t.errors.missing} about={t.errors.missingHint}>
+      <LinkButton href="/">{t.errors.home}</LinkButton>
+    </Page>
+  );
+}
