@@ -29,8 +29,12 @@ export class BrowserSession {
   private readonly listeners = new Set<() => void>();
   private readonly channel: BroadcastChannel;
 
+  /** This browser remembers under this name that it is logged in, so that others ask for no session. */
+  private readonly mark: string;
+
   constructor(private readonly kind: "partner" | "merchant") {
-    this.channel = new BroadcastChannel(`tributary-${kind}`);
+    this.mark = `tributary-${kind}`;
+    this.channel = new BroadcastChannel(this.mark);
     this.channel.onmessage = ({ data }: MessageEvent<Message>) => {
       if (data.type === "opened") this.store(data.session);
       else this.close(false);
@@ -46,6 +50,7 @@ export class BrowserSession {
 
   /** Continues the login of this browser, if there is one. */
   async resume(): Promise<void> {
+    if (!localStorage.getItem(this.mark)) return this.close(false);
     try {
       await this.renew("");
     } catch (error) {
@@ -88,7 +93,7 @@ export class BrowserSession {
   }
 
   private async renew(used: string): Promise<void> {
-    await navigator.locks.request(`tributary-${this.kind}`, async () => {
+    await navigator.locks.request(this.mark, async () => {
       // Another tab may have renewed the token while this one waited.
       if (this.accessToken !== used && Date.now() < this.expiresAt - renewBefore) return;
       try {
@@ -116,12 +121,14 @@ export class BrowserSession {
   private store(session: OpenedSession): void {
     this.accessToken = session.accessToken;
     this.expiresAt = Date.now() + session.expiresIn * 1000;
+    localStorage.setItem(this.mark, "yes");
     if (session.user) this.set({ status: "in", user: session.user });
   }
 
   private close(ended: boolean): void {
     this.accessToken = "";
     this.expiresAt = 0;
+    localStorage.removeItem(this.mark);
     this.set({ status: "out", ended });
   }
 

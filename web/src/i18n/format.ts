@@ -30,6 +30,11 @@ export class Format {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeZone: this.timeZone }).format(new Date(time));
   }
 
+  /** A day without its year, for the axis of a chart. */
+  day(time: string): string {
+    return new Intl.DateTimeFormat(this.language, { day: "numeric", month: "short", timeZone: this.timeZone }).format(new Date(time));
+  }
+
   /** A time to the minute, with its zone. */
   time(time: string): string {
     return new Intl.DateTimeFormat(this.language, {

@@ -1,7 +1,212 @@
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useCallback, useState } from "react";
+import { Link } from "react-aria-components";
+
+import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Page } from "../../kit/page";
+import { Button, LinkButton } from "../../kit/controls";
+import { Badge, Empty, Failure, Loaded, Notice, Skeleton } from "../../kit/feedback";
+import kit from "../../kit/kit.module.css";
+import { Card, Page, Stat, Stats, Table } from "../../kit/page";
+import { type Program, rateOf, type Schemas, toneOf, useProfile, usePrograms } from "../data";
+
+const Chart = lazy(() => import("./Chart"));
 
 export default function Home() {
+  const { session } = useApp();
   const { t } = useTexts();
-  return <Page title={t.nav.home} />;
+  const state = useSession(session);
+  const programs = usePrograms();
+  return (
+    <Page title={t.home.welcome(state.status === "in" ? state.user.name : "")}>
+      <Reminders />
+      <Balances />
+      <Loaded query={programs}>{(programs) => (programs.length > 0 ? <Joined programs={programs} /> : <NoProgram />)}</Loaded>
+    </Page>
+  );
+}
+
+function NoProgram() {
+  const { t } = useTexts();
+  return (
+    <Card>
+      <Empty
+        title={t.home.noPrograms}
+        action={
+          <LinkButton kind="primary" href="/programs?show=public">
+            {t.home.find}
+          </LinkButton>
+        }
+      >
+        {t.home.noProgramsHint}
+      </Empty>
+    </Card>
+  );
+}
+
+/** What keeps the partner from being paid. */
+function Reminders() {
+  const { session, api } = useApp();
+  const { t } = useTexts();
+  const state = useSession(session);
+  const profile = useProfile();
+  const [sent, setSent] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const resend = useCallback(async () => {
+    try {
+      unwrap(await api.POST("/api/v1/auth/partner/email/resend-verification"));
+      setSent(true);
+    } catch (error) {
+      setError(error);
+    }
+  }, [api]);
+  return (
+    <>
+      {state.status === "in" && !state.user.emailVerified && (
+        <Notice
+          tone="warn"
+          action={
+            !sent && (
+              <Button small onPress={() => void resend()}>
+                {t.home.resend}
+              </Button>
+            )
+          }
+        >
+          {sent ? t.home.resent : t.home.unverified}
+        </Notice>
+      )}
+      {error !== null && <Failure error={error} />}
+      {profile.data && !profile.data.payoutMethod && (
+        <Notice
+          tone="warn"
+          action={
+            <LinkButton small href="/payouts/method">
+              {t.home.setMethod}
+            </LinkButton>
+          }
+        >
+          {t.home.methodMissing}
+        </Notice>
+      )}
+    </>
+  );
+}
+
+function Balances() {
+  const { api, mode } = useApp();
+  const { t, f } = useTexts();
+  const query = useQuery({
+    queryKey: [mode, "balances"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/partner/balances")).balances,
+  });
+  return (
+    <Card title={t.home.balances}>
+      <Loaded query={query}>
+        {(balances) =>
+          balances.length === 0 ? (
+            <Empty title={t.home.nothing} action={<LinkButton href="/links">{t.home.shareLink}</LinkButton>}>
+              {t.home.nothingHint}
+            </Empty>
+          ) : (
+            balances.map((balance) => (
+              <Stats key={balance.currency}>
+                <Stat name={t.home.balance} value={f.money(balance.balanceCents, balance.currency)} />
+                <Stat name={t.home.pending} value={f.money(balance.pendingCents, balance.currency)} />
+                <Stat name={t.home.paid} value={f.money(balance.paidCents, balance.currency)} />
+              </Stats>
+            ))
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+function Joined({ programs }: { programs: Program[] }) {
+  const { t, f } = useTexts();
+  return (
+    <>
+      <Activity />
+      <Card title={t.home.programs} action={<Link href="/programs">{t.home.all}</Link>}>
+        <ul className={kit.list}>
+          {programs.slice(0, 5).map((program) => (
+            <li key={program.id}>
+              <span>
+                <Link href={`/programs/${program.id}`}>{program.name}</Link>
+                <br />
+                <span className={kit.muted}>{rateOf(program, t, f)}</span>
+              </span>
+              {program.participation?.status && (
+                <Badge tone={toneOf(program.participation.status)}>{t.status.participant[program.participation.status]}</Badge>
+              )}
+            </li>
+          ))}
+        </ul>
+      </Card>
+    </>
+  );
+}
+
+/** The numbers of the last 30 days, and their course. */
+function Activity() {
+  const { api, mode } = useApp();
+  const { t, f } = useTexts();
+  const [asTable, setAsTable] = useState(false);
+  const query = useQuery({
+    queryKey: [mode, "activity", f.timeZone],
+    queryFn: async () => {
+      const params = { query: { timezone: f.timeZone } };
+      const [summary, series] = await Promise.all([
+        api.GET("/api/v1/partner/analytics/summary", { params }),
+        api.GET("/api/v1/partner/analytics/timeseries", { params }),
+      ]);
+      return { summary: unwrap(summary), points: (unwrap(series) as Schemas["AnalyticsTimeseries"]).points };
+    },
+  });
+  return (
+    <Card
+      title={t.home.activity}
+      action={
+        <Button kind="plain" small onPress={() => setAsTable(!asTable)}>
+          {asTable ? t.home.asChart : t.home.asTable}
+        </Button>
+      }
+    >
+      <Loaded query={query}>
+        {({ summary, points }) => (
+          <>
+            <Stats>
+              <Stat name={t.home.clicks} value={f.number(summary.metrics?.clicks ?? 0)} />
+              <Stat name={t.home.sales} value={f.number(summary.metrics?.conversions ?? 0)} />
+              {amountsOf(summary).map(({ currency, commissionCents }) => (
+                <Stat key={currency} name={t.home.earnings} value={f.money(commissionCents, currency)} />
+              ))}
+            </Stats>
+            {asTable ? (
+              <Table
+                caption={t.home.activity}
+                rows={points.map((point) => ({ ...point, id: point.start ?? "" })).reverse()}
+                columns={[
+                  { name: t.home.day, cell: (row) => f.date(row.id), lead: true },
+                  { name: t.home.clicks, cell: (row) => f.number(row.clicks), number: true },
+                  { name: t.home.sales, cell: (row) => f.number(row.conversions), number: true },
+                ]}
+              />
+            ) : (
+              <Suspense fallback={<Skeleton />}>
+                <Chart points={points} />
+              </Suspense>
+            )}
+          </>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+/** The earnings of a period in each currency. They are never added. */
+function amountsOf(summary: Schemas["AnalyticsSummary"]) {
+  if (summary.byCurrency.length > 0) return summary.byCurrency;
+  return [{ currency: summary.currency, commissionCents: summary.metrics?.commissionCents ?? 0 }];
 }

@@ -1,0 +1,77 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+
+import type { components } from "../../../clients/typescript/src/schema.js";
+import { unwrap, useApp } from "../app/app";
+import type { Texts } from "../app/texts";
+import type { Format } from "../i18n/format";
+import type { Tone } from "../kit/feedback";
+import { pageSize } from "../kit/page";
+
+// The data that several areas of the portal use. The key of each query begins with the mode.
+
+export type Schemas = components["schemas"];
+export type Program = Schemas["PartnerProgram"];
+export type Commission = Schemas["PartnerCommission"];
+export type Payout = Schemas["PartnerPayout"];
+export type PartnerLink = Schemas["Link"];
+
+/** The programmes in which the partner takes part: the first hundred. */
+export function usePrograms() {
+  const { api, mode } = useApp();
+  return useQuery({
+    queryKey: [mode, "programs", "mine"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/partner/programs", { params: { query: { scope: "mine", pageSize: 100 } } })).data,
+  });
+}
+
+export function useProfile() {
+  const { api, mode } = useApp();
+  return useQuery({
+    queryKey: [mode, "profile"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/partner/profile")),
+  });
+}
+
+/** The options of a query whose page before stays until the next one is loaded. */
+export const paged = { placeholderData: keepPreviousData };
+
+/** The parameters of a page of a list. */
+export function pageOf(page: number) {
+  return { page, pageSize };
+}
+
+/** Whether the total of a list is a lower bound. */
+export function isCapped(response: Response): boolean {
+  return response.headers.get("Total-Capped") === "true";
+}
+
+/** The tone of a status of a commission, payout or participation. */
+export function toneOf(status: string): Tone {
+  switch (status) {
+    case "approved":
+    case "paid":
+    case "active":
+      return "good";
+    case "pending":
+    case "processing":
+    case "paused":
+      return "warn";
+    case "rejected":
+    case "failed":
+    case "suspended":
+    case "refunded":
+      return "bad";
+    default:
+      return "info";
+  }
+}
+
+/** The rate of a programme for this partner, in a few words. */
+export function rateOf(program: Program, t: Texts, f: Format): string {
+  const own = program.participation?.commissionRate;
+  const rules = program.commissionRules;
+  const percentage = own ? own.percentage : rules?.percentage;
+  const flat = own ? own.flatAmountCents : rules?.flatAmountCents;
+  if (percentage !== null && percentage !== undefined) return t.rate.percent(f.percent(percentage * 100));
+  return t.rate.flat(f.money(flat ?? 0, program.currency));
+}
