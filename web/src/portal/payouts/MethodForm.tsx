@@ -1,0 +1,69 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
+import { useLocation } from "wouter";
+
+import { unwrap, useApp, useSession } from "../../app/app";
+import { useTexts } from "../../app/texts";
+import { Choice, LinkButton, TextField } from "../../kit/controls";
+import { Notice } from "../../kit/feedback";
+import { Form, useSubmit } from "../../kit/form";
+import { Card, Page } from "../../kit/page";
+import { looksLikeIban, validIban } from "./iban";
+
+const methods = ["paypal", "bank_transfer", "wise", "manual", "store_credit"] as const;
+type Method = (typeof methods)[number];
+
+/** How the partner is paid. The password confirms a change, or a code if the account has a second factor. */
+export default function MethodForm() {
+  const { api, mode, session } = useApp();
+  const { t } = useTexts();
+  const queries = useQueryClient();
+  const [, navigate] = useLocation();
+  const login = useSession(session);
+  const [method, setMethod] = useState<Method>("paypal");
+  const state = useSubmit(
+    useCallback(
+      async ({ account, accountHolder, password, code }) => {
+        const proof = code ? { code } : { password };
+        const body = { method, ...(account && { account }), ...(accountHolder && { accountHolder }), ...proof };
+        unwrap(await api.PATCH("/api/v1/partner/payout-method", { body }));
+        await queries.invalidateQueries({ queryKey: [mode, "profile"] });
+        navigate("/payouts");
+      },
+      [api, method, mode, navigate, queries],
+    ),
+  );
+  const account = { paypal: t.payouts.accountPaypal, wise: t.payouts.accountWise, bank_transfer: t.payouts.accountBank, manual: "", store_credit: "" }[method];
+  return (
+    <Page title={t.payouts.formTitle} about={t.payouts.formHint}>
+      <Card>
+        <Form state={state} label={t.save} secondary={<LinkButton href="/payouts">{t.cancel}</LinkButton>}>
+          <Choice
+            label={t.payouts.formMethod}
+            options={methods.map((method) => [method, t.method[method]])}
+            value={method}
+            onChange={(value) => setMethod(value as Method)}
+          />
+          {account && (
+            <TextField
+              key={method}
+              name="account"
+              type={method === "bank_transfer" ? "text" : "email"}
+              label={account}
+              validate={(text) => (method === "bank_transfer" && looksLikeIban(text) && !validIban(text) ? t.payouts.ibanWrong : null)}
+              autoComplete="off"
+              isRequired
+            />
+          )}
+          {method === "bank_transfer" && <TextField name="accountHolder" label={t.payouts.holder} autoComplete="name" isRequired />}
+          <Notice>{t.payouts.rule}</Notice>
+          {login.status === "in" && login.user.secondFactor ? (
+            <TextField name="code" label={`${t.payouts.confirm}: ${t.form.code}`} hint={t.form.codeHint} autoComplete="one-time-code" isRequired />
+          ) : (
+            <TextField name="password" type="password" label={`${t.payouts.confirm}: ${t.form.password}`} autoComplete="current-password" isRequired />
+          )}
+        </Form>
+      </Card>
+    </Page>
+  );
+}

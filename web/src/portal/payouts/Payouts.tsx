@@ -1,0 +1,91 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { unwrap, useApp } from "../../app/app";
+import { useTexts } from "../../app/texts";
+import { LinkButton } from "../../kit/controls";
+import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
+import kit from "../../kit/kit.module.css";
+import { Card, Page, Pages, Table, usePage } from "../../kit/page";
+import { isCapped, paged, pageOf, toneOf, useProfile } from "../data";
+
+export default function Payouts() {
+  const { t } = useTexts();
+  return (
+    <Page title={t.payouts.title} about={t.payouts.about}>
+      <Method />
+      <List />
+    </Page>
+  );
+}
+
+function Method() {
+  const { t, f } = useTexts();
+  const profile = useProfile();
+  return (
+    <Loaded query={profile}>
+      {({ payoutMethod }) => (
+        <Card
+          title={t.payouts.method}
+          action={
+            <LinkButton small kind={payoutMethod ? "secondary" : "primary"} href="/payouts/method">
+              {payoutMethod ? t.payouts.change : t.payouts.set}
+            </LinkButton>
+          }
+        >
+          {payoutMethod?.method ? (
+            <p>
+              {t.method[payoutMethod.method]} <span className={kit.muted}>{payoutMethod.accountHint}</span>
+            </p>
+          ) : (
+            <p className={kit.muted}>{t.home.methodMissing}</p>
+          )}
+          {payoutMethod?.heldUntil && new Date(payoutMethod.heldUntil) > new Date() && (
+            <Notice tone="warn">{t.payouts.held(f.time(payoutMethod.heldUntil))}</Notice>
+          )}
+        </Card>
+      )}
+    </Loaded>
+  );
+}
+
+function List() {
+  const { api, mode } = useApp();
+  const { t, f } = useTexts();
+  const page = usePage();
+  const query = useQuery({
+    ...paged,
+    queryKey: [mode, "payouts", page],
+    queryFn: async () => {
+      const result = await api.GET("/api/v1/partner/payouts", { params: { query: pageOf(page) } });
+      return { ...unwrap(result), capped: isCapped(result.response) };
+    },
+  });
+  return (
+    <Loaded query={query}>
+      {({ data, total, capped }) =>
+        data.length === 0 ? (
+          <Card>
+            <Empty title={t.payouts.none}>{t.payouts.noneHint}</Empty>
+          </Card>
+        ) : (
+          <>
+            <Table
+              caption={t.payouts.title}
+              stale={query.isPlaceholderData}
+              rows={data}
+              columns={[
+                { name: t.payouts.date, cell: (row) => f.date(row.paidAt ?? row.initiatedAt ?? row.createdAt ?? ""), lead: true },
+                { name: t.payouts.program, cell: (row) => row.programName },
+                { name: t.payouts.commissions, cell: (row) => f.number(row.commissionCount), number: true },
+                { name: t.payouts.amount, cell: (row) => f.money(row.amountCents, row.currency), number: true },
+                { name: t.payouts.status, cell: (row) => row.status && <Badge tone={toneOf(row.status)}>{t.status.payout[row.status]}</Badge> },
+                { name: t.payouts.reference, cell: (row) => row.reference ?? row.failureReason ?? "–" },
+              ]}
+            />
+            <Pages total={total} capped={capped} />
+          </>
+        )
+      }
+    </Loaded>
+  );
+}
