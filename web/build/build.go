@@ -52,10 +52,10 @@ func options(folder string) api.BuildOptions {
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true,
 		// The client of the API, which is in clients/typescript, uses the same libraries.
-		NodePaths:         []string{filepath.Join(folder, "node_modules")},
-		Define:            map[string]string{"process.env.NODE_ENV": `"production"`},
-		Metafile:          true,
-		Plugins:           []api.Plugin{languages, redoc},
+		NodePaths: []string{filepath.Join(folder, "node_modules")},
+		Define:    map[string]string{"process.env.NODE_ENV": `"production"`},
+		Metafile:  true,
+		Plugins:   []api.Plugin{languages, redoc},
 	}
 }
 
@@ -155,7 +155,10 @@ func write(folder string, result api.BuildResult) error {
 		if err != nil {
 			return err
 		}
-		head := built.head(path.Join("src", entry))
+		head, err := built.head(path.Join("src", entry))
+		if err != nil {
+			return err
+		}
 		page := strings.Replace(string(template), "</head>", head+"</head>", 1)
 		if err := os.WriteFile(filepath.Join(dist, name), []byte(page), 0o644); err != nil {
 			return err
@@ -169,7 +172,9 @@ type metafile struct {
 	Outputs map[string]struct {
 		EntryPoint string `json:"entryPoint"`
 		CSSBundle  string `json:"cssBundle"`
-		Imports    []struct {
+		// Inputs are the sources of the file.
+		Inputs  map[string]struct{} `json:"inputs"`
+		Imports []struct {
 			Path string `json:"path"`
 			Kind string `json:"kind"`
 		} `json:"imports"`
@@ -177,35 +182,47 @@ type metafile struct {
 }
 
 // head returns the elements that load the files of an entry. The scripts that the entry
-// imports are loaded at the same time as the entry.
+// imports are loaded at the same time as the entry. A script that is loaded later must not have
+// CSS of its own, because nothing would load it.
 //
 // React Aria adds a style element to pages that have no element with the id
 // react-aria-pressable-style. The policy of the pages forbids such elements, so the style
 // sheet, which contains the same rules, has this id.
-func (m metafile) head(entry string) string {
-	var head strings.Builder
+func (m metafile) head(entry string) (string, error) {
+	var script string
 	for file, output := range m.Outputs {
-		if output.EntryPoint != entry {
-			continue
+		if output.EntryPoint == entry {
+			script = file
 		}
-		if output.CSSBundle != "" {
-			fmt.Fprintf(&head, "<link id=\"react-aria-pressable-style\" rel=\"stylesheet\" href=\"%s\">\n", address(output.CSSBundle))
-		}
-		for _, imported := range m.imports(file) {
-			fmt.Fprintf(&head, "<link rel=\"modulepreload\" href=\"%s\">\n", address(imported))
-		}
-		fmt.Fprintf(&head, "<script type=\"module\" src=\"%s\"></script>\n", address(file))
 	}
-	return head.String()
+	var head strings.Builder
+	css := m.Outputs[script].CSSBundle
+	if css != "" {
+		fmt.Fprintf(&head, "<link id=\"react-aria-pressable-style\" rel=\"stylesheet\" href=\"%s\">\n", address(css))
+	}
+	now, later := m.imports(script, "import-statement"), m.imports(script, "import-statement", "dynamic-import")
+	for _, file := range later {
+		for source := range m.Outputs[m.Outputs[file].CSSBundle].Inputs {
+			if _, loaded := m.Outputs[css].Inputs[source]; !loaded {
+				return "", fmt.Errorf("%s is used only by a script that is loaded later: import it in src/%s too", source, entry)
+			}
+		}
+	}
+	for _, file := range now {
+		fmt.Fprintf(&head, "<link rel=\"modulepreload\" href=\"%s\">\n", address(file))
+	}
+	fmt.Fprintf(&head, "<script type=\"module\" src=\"%s\"></script>\n", address(script))
+	return head.String(), nil
 }
 
-// imports returns the files that a script imports, directly or not, sorted.
-func (m metafile) imports(file string) []string {
+// imports returns the files that a script imports, directly or not, sorted. kinds are the kinds
+// of imports that count.
+func (m metafile) imports(file string, kinds ...string) []string {
 	var found []string
 	var visit func(string)
 	visit = func(file string) {
 		for _, imported := range m.Outputs[file].Imports {
-			if imported.Kind == "import-statement" && !slices.Contains(found, imported.Path) {
+			if slices.Contains(kinds, imported.Kind) && !slices.Contains(found, imported.Path) {
 				found = append(found, imported.Path)
 				visit(imported.Path)
 			}

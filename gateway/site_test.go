@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/gateway/site"
+	"github.com/tributary-hq/tributary/web"
+)
+
+const pagesPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+	"manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// assetAddresses matches the addresses of the files of a page.
+var assetAddresses = regexp.MustCompile(`/assets/[A-Za-z0-9_-]+\.(js|css)`)
+
+func TestSite_PagesHaveTheirHeaders(t *testing.T) {
+	if !site.Built(web.Files()) {
+		t.Fatal("the web applications are not built: run make web")
+	}
+	f := newFixture(t, nil)
+	for _, path := range []string{
+		"/portal", "/portal/login", "/portal/commissions/1", "/portal/test", "/verify-email", "/reset-password", "/accept-invite",
+		"/api/v1/notifications/unsubscribe",
+	} {
+		page := f.do("GET", path, "")
+		want := map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": pagesPolicy, "Referrer-Policy": "no-referrer",
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+		}
+		for name, value := range want {
+			if page.status != 200 || page.header.Get(name) != value {
+				t.Errorf("GET %s: status %d with %s %q, want 200 with %q", path, page.status, name, page.header.Get(name), value)
+			}
+		}
+		if !strings.Contains(page.header.Get("Permissions-Policy"), "camera=()") {
+			t.Errorf("GET %s: Permissions-Policy is %q, want no camera", path, page.header.Get("Permissions-Policy"))
+		}
+		if strings.Contains(page.body, "http://") || strings.Contains(page.body, "https://") || strings.Contains(page.body, "<style") || strings.Contains(page.body, "<script>") {
+			t.Errorf("GET %s: the page contains another host, a style or a script: %s", path, page.body)
+		}
+		if post := f.do("POST", path, "{}"); post.status != 405 && path != "/api/v1/notifications/unsubscribe" {
+			t.Errorf("POST %s: status %d, want 405", path, post.status)
+		}
+	}
+}
+
+func TestSite_FilesAreCachedForever(t *testing.T) {
+	f := newFixture(t, nil)
+	types := map[string]string{"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+	for _, path := range []string{"/portal", "/docs"} {
+		addresses := assetAddresses.FindAllString(f.do("GET", path, "").body, -1)
+		found := map[string]bool{}
+		for _, address := range addresses {
+			kind := address[strings.LastIndex(address, ".")+1:]
+			found[kind] = true
+			file := f.do("GET", address, "")
+			if file.status != 200 || file.header.Get("Content-Type") != types[kind] || file.header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+				t.Errorf("GET %s: status %d with headers %v, want 200 with %s, cached for a year", address, file.status, file.header, types[kind])
+			}
+		}
+		if kinds := slices.Sorted(maps.Keys(found)); !slices.Equal(kinds, []string{"css", "js"}) {
+			t.Errorf("GET %s: the page loads files of the kinds %q, want css and js", path, kinds)
+		}
+	}
+}
+
+func TestSite_UnknownPaths(t *testing.T) {
+	f := newFixture(t, nil)
+	for path, want := range map[string]struct {
+		status   int
+		location string
+	}{
+		"/":                   {307, "/portal"},
+		"/portal/":            {307, "/portal"},
+		"/portal/login/":      {307, "/portal/login"},
+		"/docs/":              {307, "/docs"},
+		"/portal//login":      {404, ""},
+		"/portal/../console/": {404, ""},
+		"//evil.example/":     {404, ""},
+		"/assets/unknown.js":  {404, ""},
+		"/assets/portal.html": {404, ""},
+		"/assets/":            {404, ""},
+		"/docs/index.html":    {404, ""},
+		"/verify-email.html":  {404, ""},
+		"/portals":            {404, ""},
+	} {
+		if got := f.do("GET", path, ""); got.status != want.status || got.header.Get("Location") != want.location {
+			t.Errorf("GET %s: status %d with Location %q, want %d with %q", path, got.status, got.header.Get("Location"), want.status, want.location)
+		}
+	}
+}

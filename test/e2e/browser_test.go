@@ -1,0 +1,392 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tributary-hq/tributary/tools/browser"
+)
+
+// user says how a test uses the pages: with the mouse, only with the keyboard, or on the
+// screen of a phone.
+type user struct {
+	name     string
+	width    int64
+	keyboard bool
+}
+
+// users are all the ways in which people use the pages.
+var users = []user{{"mouse", 1280, false}, {"keyboard", 1280, true}, {"phone", 360, false}}
+
+// tab is a tab of the browser that shows one of the pages. It finds elements as screen readers
+// do, by their role and their name. It fails the test if the page reports an error, breaks its
+// Content-Security-Policy, requests another host, or is wider than the screen.
+type tab struct {
+	*testing.T
+	ctx    context.Context
+	user   user
+	system *system
+
+	mu     sync.Mutex
+	faults []string
+}
+
+// startBrowser starts a browser for the test.
+func startBrowser(t *testing.T) context.Context {
+	t.Helper()
+	ctx, stop, err := browser.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return ctx
+}
+
+// newTab opens an empty tab without the cookies of other tabs. A second tab of the same person
+// is opened with tab.second.
+func newTab(ctx context.Context, t *testing.T, sys *system, u user) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	return prepareTab(ctx, t, sys, u)
+}
+
+// second opens another tab with the cookies of the tab.
+func (p *tab) second() *tab {
+	p.Helper()
+	ctx, cancel := chromedp.NewContext(p.ctx)
+	p.Cleanup(cancel)
+	return prepareTab(ctx, p.T, p.system, p.user)
+}
+
+func prepareTab(ctx context.Context, t *testing.T, sys *system, u user) *tab {
+	t.Helper()
+	p := &tab{T: t, ctx: ctx, user: u, system: sys}
+	err := chromedp.Listen(ctx, func(event any) {
+		switch event := event.(type) {
+		case *runtime.EventExceptionThrown:
+			p.fault("exception: %s", event.ExceptionDetails.Text)
+		case *cdplog.EventEntryAdded:
+			// The browser reports refused requests as errors. Pages cause them on purpose.
+			if event.Entry.Level == cdplog.EntryLevelError && event.Entry.Source != cdplog.EntrySourceNetwork {
+				p.fault("console: %s", event.Entry.Text)
+			}
+		case *network.EventRequestWillBeSent:
+			if url := event.Request.URL; !strings.HasPrefix(url, sys.api+"/") && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
+				p.fault("request to another host: %s", url)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.EmulateViewport(u.width, 800), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cdplog.Enable, cdp.Empty{})
+		return err
+	}))
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, fault := range p.faults {
+			t.Error(fault)
+		}
+	})
+	return p
+}
+
+func (p *tab) fault(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, fmt.Sprintf(format, args...))
+}
+
+// open loads an address of the system.
+func (p *tab) open(path string) {
+	p.Helper()
+	// The empty page in between makes the browser load an address again that differs only
+	// in its fragment.
+	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.system.api+path))
+	p.find("heading", "")
+	p.wantFits()
+}
+
+// wantFits checks that the page is not wider than the screen.
+func (p *tab) wantFits() {
+	p.Helper()
+	if width := evaluate[int64](p, `document.documentElement.scrollWidth`); width > p.user.width {
+		p.Errorf("%s has a width of %d pixels, want at most %d", evaluate[string](p, `location.pathname`), width, p.user.width)
+	}
+	p.screenshot()
+}
+
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// query returns the elements with a role and a name. An empty name matches all names.
+func (p *tab) query(role, name string) ([]cdp.BackendNodeID, error) {
+	return chromedp.Run(p.ctx, func(ctx context.Context, t *chromedp.Target) ([]cdp.BackendNodeID, error) {
+		document, err := cdp.Call(ctx, t, dom.GetDocument, dom.GetDocumentParams{})
+		if err != nil {
+			return nil, err
+		}
+		found, err := cdp.Call(ctx, t, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{
+			BackendNodeID: document.Root.BackendNodeID, Role: role, AccessibleName: name,
+		})
+		if err != nil {
+			return nil, err
+		}
+		var nodes []cdp.BackendNodeID
+		for _, node := range found.Nodes {
+			if !node.Ignored {
+				nodes = append(nodes, node.BackendDOMNodeID)
+			}
+		}
+		return nodes, nil
+	})
+}
+
+// find waits for the element with a role and a name, and returns it.
+func (p *tab) find(role, name string) cdp.BackendNodeID {
+	p.Helper()
+	var found cdp.BackendNodeID
+	eventually(p.T, waitTimeout, fmt.Sprintf("the page has a %s %q", role, name), func() error {
+		nodes, err := p.query(role, name)
+		if err != nil {
+			return err
+		}
+		if len(nodes) == 0 {
+			return fmt.Errorf("the page %s shows:\n%s", evaluate[string](p, `location.pathname`), evaluate[string](p, `document.body.innerText`))
+		}
+		found = nodes[0]
+		return nil
+	})
+	return found
+}
+
+// call calls a JavaScript function with an element as this, and returns its result.
+func call[T any](p *tab, node cdp.BackendNodeID, function string) T {
+	p.Helper()
+	value, err := chromedp.Run(p.ctx, func(ctx context.Context, t *chromedp.Target) (value T, err error) {
+		resolved, err := cdp.Call(ctx, t, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: node})
+		if err != nil {
+			return value, err
+		}
+		result, err := cdp.Call(ctx, t, runtime.CallFunctionOn, runtime.CallFunctionOnParams{
+			ObjectID: resolved.Object.ObjectID, FunctionDeclaration: function, ReturnByValue: true,
+		})
+		if err != nil {
+			return value, err
+		}
+		return value, json.Unmarshal(result.Result.Value, &value)
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return value
+}
+
+// press activates a button, link, tab, menu item or option: with a click, or with the keyboard
+// by moving the focus to it and pressing a key.
+func (p *tab) press(role, name string) {
+	p.Helper()
+	node := p.find(role, name)
+	if !p.user.keyboard {
+		p.click(node)
+		return
+	}
+	switch role {
+	case "menuitem", "option":
+		p.moveTo(node, kb.ArrowDown)
+	case "radio":
+		p.moveTo(node, kb.ArrowDown)
+		p.do(chromedp.KeyEvent(" "))
+		return
+	default:
+		p.moveTo(node, kb.Tab)
+	}
+	if role == "checkbox" || role == "switch" {
+		p.do(chromedp.KeyEvent(" "))
+		return
+	}
+	p.do(chromedp.KeyEvent(kb.Enter))
+}
+
+// click clicks the middle of an element.
+func (p *tab) click(node cdp.BackendNodeID) {
+	p.Helper()
+	at := call[[]float64](p, node, `function() {
+		this.scrollIntoView({block: "center", behavior: "instant"});
+		const box = (this.closest("label") ?? this).getBoundingClientRect();
+		return [box.x + box.width / 2, box.y + box.height / 2];
+	}`)
+	p.do(chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// maxSteps is the maximum number of keys that lead to an element.
+const maxSteps = 150
+
+// moveTo presses a key until an element has the focus.
+func (p *tab) moveTo(node cdp.BackendNodeID, key string) {
+	p.Helper()
+	const hasFocus = `function() { return document.activeElement === this || (this.tagName === "LABEL" && this.contains(document.activeElement)); }`
+	if key == kb.ArrowDown && call[string](p, node, `function() { return this.type ?? ""; }`) == "radio" {
+		// The group has one stop of the tab key.
+		p.tabUntil(node, `function() { return document.activeElement.name === this.name; }`)
+	}
+	for range maxSteps {
+		if call[bool](p, node, hasFocus) {
+			return
+		}
+		p.do(chromedp.KeyEvent(key))
+	}
+	p.Fatalf("%d times %q did not move the focus to the element", maxSteps, key)
+}
+
+func (p *tab) tabUntil(node cdp.BackendNodeID, reached string) {
+	p.Helper()
+	for range maxSteps {
+		if call[bool](p, node, reached) {
+			return
+		}
+		p.do(chromedp.KeyEvent(kb.Tab))
+	}
+	p.Fatalf("the tab key does not reach the element")
+}
+
+// fill replaces the text of a field.
+func (p *tab) fill(name, text string) {
+	p.Helper()
+	node := p.find("textbox", name)
+	if p.user.keyboard {
+		p.moveTo(node, kb.Tab)
+	} else {
+		p.click(node)
+	}
+	call[bool](p, node, `function() { this.select(); return true; }`)
+	p.do(chromedp.KeyEvent(kb.Delete))
+	if text != "" {
+		p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: text})
+			return err
+		}))
+	}
+}
+
+// wantText waits until the page shows a text.
+func (p *tab) wantText(want string) {
+	p.Helper()
+	eventually(p.T, waitTimeout, fmt.Sprintf("the page shows %q", want), func() error {
+		if text := evaluate[string](p, `document.body.innerText`); !strings.Contains(text, want) {
+			return fmt.Errorf("the page %s shows:\n%s", evaluate[string](p, `location.pathname`), text)
+		}
+		return nil
+	})
+	p.wantFits()
+}
+
+// wantFault waits until a field has a fault that contains a text.
+func (p *tab) wantFault(name, want string) {
+	p.Helper()
+	eventually(p.T, waitTimeout, fmt.Sprintf("the field %q has the fault %q", name, want), func() error {
+		nodes, err := p.query("textbox", name)
+		if err != nil || len(nodes) == 0 {
+			return fmt.Errorf("there is no such field (error %v)", err)
+		}
+		got := call[string](p, nodes[0], `function() {
+			const ids = (this.getAttribute("aria-describedby") ?? "").split(" ");
+			return this.getAttribute("aria-invalid") + ": " + ids.map((id) => document.getElementById(id)?.innerText ?? "").join(" ");
+		}`)
+		if !strings.HasPrefix(got, "true: ") || !strings.Contains(got, want) {
+			return fmt.Errorf("aria-invalid and the descriptions are %q", got)
+		}
+		return nil
+	})
+}
+
+// wantPath waits until the page has an address.
+func (p *tab) wantPath(want string) {
+	p.Helper()
+	eventually(p.T, waitTimeout, "the address is "+want, func() error {
+		if path := evaluate[string](p, `location.pathname`); path != want {
+			return fmt.Errorf("the address is %s", path)
+		}
+		return nil
+	})
+}
+
+// setAppearance makes the browser prefer light or dark.
+func (p *tab) setAppearance(scheme string) {
+	p.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// wantAccessible checks the page with axe, in light and dark.
+func (p *tab) wantAccessible() {
+	p.Helper()
+	axe := read(p.T, "../../web/node_modules/axe-core/axe.min.js")
+	for _, scheme := range []string{"light", "dark"} {
+		p.setAppearance(scheme)
+		if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[any](axe+"; true")); err != nil {
+			p.Fatal(err)
+		}
+		violations := evaluate[[]string](p, `axe.run().then(({violations}) => violations.flatMap(
+			({id, nodes}) => nodes.map((node) => id + ": " + node.html + " " + node.failureSummary)))`)
+		for _, violation := range violations {
+			p.Errorf("%s, %s: %s", evaluate[string](p, `location.pathname`), scheme, violation)
+		}
+	}
+}
+
+// screenshot writes a picture of the page to the folder in PAGE_PICTURES, if it is set.
+func (p *tab) screenshot() {
+	p.Helper()
+	folder := os.Getenv("PAGE_PICTURES")
+	if folder == "" {
+		return
+	}
+	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.Fatal(err)
+	}
+	name := fmt.Sprintf("%s-%d.png", strings.ReplaceAll(p.Name(), "/", "-"), uniqueCounter.Add(1))
+	if err := os.WriteFile(filepath.Join(folder, name), picture, 0o600); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// evaluate returns the value of a JavaScript expression in the page. If the value is a promise,
+// it waits for it.
+func evaluate[T any](p *tab, expression string) T {
+	p.Helper()
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return value
+}

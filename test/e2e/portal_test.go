@@ -1,0 +1,63 @@
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate/notification"
+)
+
+// TestPortal uses the portal as partners do, with the mouse, with the keyboard and on a phone.
+// The results are checked through the API.
+func TestPortal(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	sys.recordMails(t)
+	ctx := startBrowser(t)
+	for _, u := range users {
+		t.Run(u.name, func(t *testing.T) {
+			t.Run("join by invitation", func(t *testing.T) {
+				f := sys.newFixture(t, "test", nil)
+				f.merchant.patch(t, f.programPath(), object{"termsUrl": "https://shop.example/terms"}).wantStatus(http.StatusOK)
+				known, unknown := sys.newPartner(t), uniqueName("partner")+"@example.com"
+				recovery := known.enableFactor(t)
+				for _, email := range []string{known.email, unknown} {
+					f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email}).wantStatus(http.StatusCreated)
+					p := newTab(ctx, t, sys, u)
+					p.open("/accept-invite#kind=partner&token=" + sys.takeToken(t, notification.MailParticipantInvite, email))
+					if email == unknown {
+						p.press("button", "Create account")
+						p.fill("Name", "Pia New")
+						p.fill("E-mail address", email)
+						p.fill("Password", password)
+						p.press("button", "Create account")
+					} else {
+						p.logIn(email, "a wrong password")
+						p.wantText("The e-mail address, the password or the code is wrong.")
+						p.logIn(email, password)
+						p.wantText("Your account has a second factor.")
+						p.fill("Code", recovery[0])
+						p.press("button", "Continue")
+					}
+					p.find("button", "Accept invitation")
+					p.press("button", "Accept invitation")
+					p.wantText("must accept")
+					p.press("checkbox", "I accept the terms of the programme, if it has terms")
+					p.press("button", "Accept invitation")
+					p.wantText("You are now a partner in the programme.")
+					p.press("link", "Go to your start page")
+					p.wantPath("/portal/test")
+					p.wantText(f.text("name"))
+				}
+			})
+		})
+	}
+}
+
+// logIn fills the form of the login and sends it.
+func (p *tab) logIn(email, password string) {
+	p.Helper()
+	p.fill("E-mail address", email)
+	p.fill("Password", password)
+	p.press("button", "Log in")
+}
