@@ -106,7 +106,7 @@ schema: ## upgrade from the commit before the newest migration and go back, unde
 # as image builders and backup programs. They are separate from `make test` because they
 # install these tools and mostly wait.
 .PHONY: operations
-operations: ## run the operations manual on real processes: releases, certificates, failover, backups, poolers, dashboards
+operations: web ## run the operations manual on real processes: releases, certificates, failover, backups, poolers, dashboards
 	@CGO_ENABLED=0 go build -trimpath -o bin/operations/ $(PROGRAMS:%=./cmd/%) # the tests would build them at the same time
 	@$(WITHSERVERS) -- go test -tags operations -count=1 -timeout 30m ./test/operations/...
 
@@ -162,7 +162,8 @@ images: buildah dist ## build the container images of the release into dist/, wi
 	cd $(DIST) && sha256sum *.tar.gz *.image.tar > SHA256SUMS
 
 .PHONY: lint
-lint: prose references ## check the code against .golangci.yaml, the language, the references to documents, and the sizes of packages and files
+lint: web prose references ## check the code against .golangci.yaml, the types of the web applications, the language, the references to documents, and the sizes of packages and files
+	cd web && node_modules/.bin/tsc
 	@go run ./tools/structure -check
 	$(LINT) run ./...
 

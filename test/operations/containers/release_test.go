@@ -131,6 +131,14 @@ func TestRelease(t *testing.T) {
 			if err := file.Close(); err != nil {
 				t.Error(err)
 			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			serves := program == "core" || program == "gateway"
+			if contains := bytes.Contains(content, []byte(`src="/assets/portal-`)); contains != serves {
+				t.Errorf("%s contains the portal: %v, want %v", path, contains, serves)
+			}
 			checkModules(t, path)
 		}
 	}
