@@ -57,9 +57,14 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 // CountFailure counts a failed request of a method without a zone, like a request with an
 // invalid credential: per client address. It returns RATE_LIMIT_EXCEEDED if the limit is
 // reached.
-func CountFailure(ctx context.Context, limiter Limiter) error {
-	allowance := limiter.Allow(ctx, ZoneGeneral, addressSubject(ctx))
-	return allowance.apply(ctx, ZoneGeneral)
+func CountFailure(ctx context.Context, limiter Limiter, zone Zone) error {
+	return limiter.Allow(ctx, zone, addressSubject(ctx)).apply(ctx, zone)
+}
+
+// CountRenewal counts a renewal of a session in ZoneSession. It returns RATE_LIMIT_EXCEEDED if
+// the limit is reached.
+func CountRenewal(ctx context.Context, limiter Limiter, session affiliate.SessionID) error {
+	return limiter.Allow(ctx, ZoneSession, "session:"+session.String()).apply(ctx, ZoneSession)
 }
 
 // apply sets the rate limit headers of the response. It returns RATE_LIMIT_EXCEEDED if the

@@ -39,6 +39,11 @@ var policies = completed(map[string]Policy{
 	affiliatev1.AccountService_Logout_FullMethodName:                 {Accept: NoCredential, Zone: ZoneAuth},
 	affiliatev1.AccountService_AcceptInvite_FullMethodName:           {Accept: NoCredential, Zone: ZoneAuth},
 
+	// The first two methods count their calls themselves (server/account/browser.go).
+	affiliatev1.AccountService_BindBrowser_FullMethodName:         {Accept: NoCredential},
+	affiliatev1.AccountService_RenewBrowserSession_FullMethodName: {Accept: NoCredential},
+	affiliatev1.AccountService_EndBrowserSession_FullMethodName:   {Accept: NoCredential, Zone: ZoneAuth},
+
 	affiliatev1.AccountService_VerifyEmail_FullMethodName: {Accept: NoCredential, Zone: ZoneAuth},
 	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: {
 		Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth, AccountZone: ZoneResend,

@@ -16,11 +16,14 @@ type Zone string
 // The zones in which the core counts calls. There is also a tracking zone, in which
 // the collector counts requests.
 const (
-	// ZoneNone means that calls are not counted. It is for health checks and for events of payment processors.
+	// ZoneNone means that calls are not counted before the method. It is for health checks, and for methods that
+	// count only failed calls or count by what they find.
 	ZoneNone        Zone = ""
 	ZoneGeneral     Zone = "general"
 	ZoneAuth        Zone = "auth"
 	ZoneConversions Zone = "conversions"
+	// ZoneSession counts the renewals of a browser's session by the session.
+	ZoneSession Zone = "session"
 	// ZoneMailProvider counts the messages of the mail provider by the provider's address.
 	ZoneMailProvider Zone = "mail_provider"
 	// ZoneUnsubscribe counts the calls of unsubscribe links by the caller's address.

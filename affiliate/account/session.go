@@ -14,17 +14,21 @@ const (
 	AccessTokenLife      = 15 * time.Minute
 	RefreshTokenIdle     = 30 * 24 * time.Hour
 	RefreshTokenAbsolute = 90 * 24 * time.Hour
+	// BrowserIdle is the idle time of a browser that does not keep the user logged in.
+	BrowserIdle = 12 * time.Hour
 )
 
-// Session is a family of refresh tokens: all tokens that descend from one login. It is a row of
-// the table sessions.
+// Session is one login: a family of refresh tokens that descend from it, or the secret of a
+// browser. It is a row of the table sessions.
 type Session struct {
 	ID            affiliate.SessionID `db:"id,fixed"`
 	User          affiliate.UserID    `db:"user_id,fixed"`
 	CreatedAt     time.Time           `db:"created_at,fixed"`
-	IdleExpiresAt time.Time           // 30 days after the last refresh, at most ExpiresAt
+	IdleExpiresAt time.Time           // the idle time after the last refresh, at most ExpiresAt
 	ExpiresAt     time.Time           `db:"expires_at,fixed"` // 90 days after CreatedAt
 	RevokedAt     *time.Time
+	BrowserDigest []byte // SHA-256 of the browser's secret; nil if the session has refresh tokens
+	KeepLoggedIn  bool   // the browser keeps the user logged in
 }
 
 // NewSession returns a session of the user that begins at the given time.
@@ -55,11 +59,27 @@ func (s Session) Refresh(account Account, kind *affiliate.AccountKind, now time.
 	if ended || !account.MayLogIn() || kind != nil && account.Kind != *kind {
 		return Session{}, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
 	}
-	s.IdleExpiresAt = now.Add(RefreshTokenIdle)
+	s.IdleExpiresAt = now.Add(s.idleTime())
 	if s.ExpiresAt.Before(s.IdleExpiresAt) {
 		s.IdleExpiresAt = s.ExpiresAt
 	}
 	return s, nil
+}
+
+// BindBrowser returns the session of an account with a browser instead of refresh tokens. digest
+// is the SHA-256 digest of the browser's secret. The account must be of the given kind. Errors:
+// REFRESH_TOKEN_INVALID.
+func (s Session) BindBrowser(account Account, kind affiliate.AccountKind, digest [sha256.Size]byte, keepLoggedIn bool, now time.Time) (Session, error) {
+	s.BrowserDigest, s.KeepLoggedIn = digest[:], keepLoggedIn
+	return s.Refresh(account, &kind, now)
+}
+
+// idleTime returns the time without a refresh after which the session ends.
+func (s Session) idleTime() time.Duration {
+	if s.BrowserDigest != nil && !s.KeepLoggedIn {
+		return BrowserIdle
+	}
+	return RefreshTokenIdle
 }
 
 // RefreshToken is a stored refresh token with its session.

@@ -11,6 +11,44 @@ import (
 
 var sessionStart = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 
+// A session of a browser is idle for 12 hours, or for 30 days if the user stays logged in, but
+// never longer than 90 days after the login.
+func TestSession_BindBrowser(t *testing.T) {
+	const day = 24 * time.Hour
+	partner := account.Account{User: account.User{Kind: affiliate.Partner}}
+	for _, tc := range []struct {
+		name string
+		kind affiliate.AccountKind
+		keep bool
+		// renewed is the time from the login to a renewal, and idle from the login to the idle
+		// expiry after the renewal. idle is 0 if the renewal is rejected.
+		renewed, idle time.Duration
+	}{
+		{name: "not kept", kind: affiliate.Partner, renewed: 12*time.Hour - time.Millisecond, idle: 24*time.Hour - time.Millisecond},
+		{name: "not kept, after 12 hours", kind: affiliate.Partner, renewed: 12 * time.Hour},
+		{name: "kept", kind: affiliate.Partner, keep: true, renewed: 30*day - time.Millisecond, idle: 60*day - time.Millisecond},
+		{name: "kept, after 30 days", kind: affiliate.Partner, keep: true, renewed: 30 * day},
+		{name: "other kind", kind: affiliate.Merchant},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
+			bound, err := session.BindBrowser(partner, tc.kind, [32]byte{1}, tc.keep, sessionStart)
+			if err == nil {
+				bound, err = bound.Refresh(partner, nil, sessionStart.Add(tc.renewed))
+			}
+			if tc.idle == 0 {
+				if !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
+					t.Errorf("the renewal returns %v, error %v; want %s", bound, err, affiliate.ReasonRefreshTokenInvalid)
+				}
+				return
+			}
+			if want := sessionStart.Add(tc.idle); err != nil || !bound.IdleExpiresAt.Equal(want) || !bound.ExpiresAt.Equal(session.ExpiresAt) {
+				t.Errorf("the renewed session is %v, error %v; want the idle expiry %v", bound, err, want)
+			}
+		})
+	}
+}
+
 func TestSession_Refresh(t *testing.T) {
 	const day = 24 * time.Hour
 	member := &account.Member{Role: affiliate.RoleViewer}

@@ -261,7 +261,7 @@ func (c *Core) build() error {
 	})
 	invitations := server.Invitations{Limiter: limits, RequireVerified: c.cfg.SMTPURL != ""}
 	accounts := account.New(account.Config{
-		DB: c.db, Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,
+		DB: c.db, Signer: tokens, Seal: sealer, HashKeys: hashKeys, Limiter: limits, Now: c.now,
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{

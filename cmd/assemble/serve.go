@@ -166,6 +166,7 @@ func newLimiter(
 		// process then counts only its own requests, so several processes together
 		// allow more guesses of a password than the limit.
 		server.ZoneAuth:          {Limit: limits.Auth, LocalLimit: max(1, limits.Auth/2)},
+		server.ZoneSession:       {Limit: limits.Session},
 		server.ZoneResend:        {Limit: limits.Resend, Window: time.Hour},
 		server.ZoneErasure:       {Limit: limits.Erasure, Window: time.Hour},
 		server.ZoneBuyerErasure:  {Limit: limits.BuyerErasure, Window: time.Hour},

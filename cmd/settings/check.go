@@ -100,6 +100,7 @@ func (l Limits) faults() error {
 	return errors.Join(
 		requirePositive("TRIBUTARY_LIMIT_CONVERSIONS", l.Conversions),
 		requirePositive("TRIBUTARY_LIMIT_AUTH", l.Auth),
+		requirePositive("TRIBUTARY_LIMIT_SESSION", l.Session),
 		requirePositive("TRIBUTARY_LIMIT_RESEND", l.Resend),
 		requirePositive("TRIBUTARY_LIMIT_ERASURE", l.Erasure),
 		requirePositive("TRIBUTARY_LIMIT_BUYER_ERASURE", l.BuyerErasure),

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,25 @@ type fixture struct {
 	clock  *pgtest.Clock
 	// hashKeys are the hash keys of newService.
 	hashKeys affiliate.HashKeys
+	limiter  limiter
+}
+
+// limiter counts calls by zone. In a zone with a limit, it refuses the calls above the limit.
+type limiter struct {
+	mu     sync.Mutex
+	counts map[server.Zone]int
+	limits map[server.Zone]int
+}
+
+func (l *limiter) Allow(_ context.Context, zone server.Zone, _ string) server.Allowance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts == nil {
+		l.counts = map[server.Zone]int{}
+	}
+	l.counts[zone]++
+	limit, limited := l.limits[zone]
+	return server.Allowance{Allowed: !limited || l.counts[zone] <= limit, RetryAfter: 7}
 }
 
 var hashKeys = affiliate.HashKeys{[]byte("hash key")}
@@ -54,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 
 // newService returns an account service that uses a handle of the database.
 func (f *fixture) newService(db *postgres.DB) *account.Service {
-	return account.New(account.Config{DB: db, Signer: f.keys, Seal: f.sealer, HashKeys: f.hashKeys, Now: f.Now})
+	return account.New(account.Config{DB: db, Signer: f.keys, Seal: f.sealer, HashKeys: f.hashKeys, Limiter: &f.limiter, Now: f.Now})
 }
 
 // merchant registers a merchant with a workspace.

@@ -121,7 +121,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(holder, &workspace, session.ID, token)
+	return s.sessionResponse(holder, &workspace, session.ID, token.text())
 }
 
 // leaveForInvite removes the account of an unverified address from its workspace, so that

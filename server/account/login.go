@@ -92,7 +92,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, challenge
 	}
 	s.storeOrigin(ctx, holder.User, at)
-	return s.sessionResponse(holder, workspace, session.ID, token)
+	return s.sessionResponse(holder, workspace, session.ID, token.text())
 }
 
 // newAttempt returns an attempt to prove the ownership of the account with an address, at a login or
@@ -252,7 +252,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		return nil, err
 	}
 	s.storeOrigin(ctx, holder.User, at)
-	return s.sessionResponse(holder, workspace, session.ID, token)
+	return s.sessionResponse(holder, workspace, session.ID, token.text())
 }
 
 // openSession stores a session whose user has proved to be the owner of the account, deletes

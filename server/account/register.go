@@ -57,7 +57,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(registered, &workspace, session.ID, token)
+	return s.sessionResponse(registered, &workspace, session.ID, token.text())
 }
 
 // insertOwner stores a new user with a new workspace that the user owns, and a public key
@@ -170,7 +170,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		return nil, err
 	}
 	s.storeOrigin(ctx, user, at)
-	return s.sessionResponse(account.Account{User: user}, nil, session.ID, token)
+	return s.sessionResponse(account.Account{User: user}, nil, session.ID, token.text())
 }
 
 // insertPartner stores a new partner. If the caller has the token of a mail to the address

@@ -3,7 +3,8 @@
 //
 // At any time a session has one valid refresh token. A client exchanges this token for a
 // new one. If a client sends a token that was already exchanged, the session is revoked,
-// because the token may have been stolen. An access token contains the id of its session.
+// because the token may have been stolen. A session of a browser has a secret instead, which
+// stays the same until the session ends. An access token contains the id of its session.
 // The server reads the session from the database in every request, so an access token
 // stops working when its session ends.
 //
@@ -67,6 +68,8 @@ type Config struct {
 	Seal Sealer
 	// HashKeys are the secret keys with which e-mail addresses and user agents are hashed.
 	HashKeys affiliate.HashKeys
+	// Limiter counts the calls about sessions of browsers.
+	Limiter server.Limiter
 	// MerchantRegistration and PartnerRegistration say who can create an account.
 	MerchantRegistration, PartnerRegistration account.Registration
 	// Now is the clock.
@@ -133,9 +136,9 @@ func checkAddress(field, email string, found *affiliate.Violations) {
 
 // sessionResponse returns the response to a call that opened or refreshed a session. The
 // response contains a new access token. workspace is nil if the account belongs to a
-// partner.
+// partner. refresh is empty for a browser.
 func (s *Service) sessionResponse(
-	holder account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh token,
+	holder account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh string,
 ) (*affiliatev1.SessionResponse, error) {
 	user := holder.User
 	access, err := s.Signer.Sign(user, session, holder.Member)
@@ -144,7 +147,7 @@ func (s *Service) sessionResponse(
 	}
 	resp := &affiliatev1.SessionResponse{
 		AccessToken:  access,
-		RefreshToken: refresh.text(),
+		RefreshToken: refresh,
 		TokenType:    "Bearer",
 		ExpiresIn:    int64(account.AccessTokenLife.Seconds()),
 		User: &affiliatev1.User{

@@ -40,38 +40,13 @@ func (s *Service) RefreshSession(ctx context.Context, req *affiliatev1.RefreshSe
 // refresh exchanges a refresh token. If kind is not nil, the account must be of this
 // kind.
 func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRequest, kind *affiliate.AccountKind) (*affiliatev1.SessionResponse, error) {
-	invalid := affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
-	used, ok := parseToken(req.GetRefreshToken())
-	if !ok {
-		return nil, invalid
-	}
-
 	at, next := s.currentTime(), newToken()
 	var holder account.Account
 	var workspace *account.Workspace
 	var session account.Session
-	var reused bool
-	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		token, found, err := accounts.LockRefreshToken(ctx, tx, used.digest())
-		if err != nil {
-			return err
-		}
-		if !found {
-			return invalid
-		}
-		if reused = token.UsedAt != nil; reused {
-			// The revocation must be committed, so refresh returns the error after the
-			// transaction.
-			return accounts.RevokeSession(ctx, tx, token.ID, at)
-		}
-		holder, err = accounts.Account(ctx, tx, token.User)
-		if isNotFound(err) {
-			return invalid
-		}
-		if err != nil {
-			return err
-		}
-		if session, err = token.Refresh(holder, kind, at); err != nil {
+	err := s.exchange(ctx, req.GetRefreshToken(), at, func(tx *postgres.Tx, used token, stored account.RefreshToken, owner account.Account) (err error) {
+		holder = owner
+		if session, err = stored.Refresh(holder, kind, at); err != nil {
 			return err
 		}
 		if err := accounts.RotateRefreshToken(ctx, tx, session, used.digest(), next.digest(), at); err != nil {
@@ -86,11 +61,49 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	if err != nil {
 		return nil, err
 	}
-	if reused {
-		return nil, invalid
-	}
 	s.storeOrigin(ctx, holder.User, at)
-	return s.sessionResponse(holder, workspace, session.ID, next)
+	return s.sessionResponse(holder, workspace, session.ID, next.text())
+}
+
+// exchange calls the function use with a refresh token that was not used before, and with the
+// account of its session. The transaction has locked the token and the session. If the token was
+// used before, exchange revokes the session. Errors: REFRESH_TOKEN_INVALID.
+func (s *Service) exchange(
+	ctx context.Context, text string, at time.Time,
+	use func(tx *postgres.Tx, used token, stored account.RefreshToken, owner account.Account) error,
+) error {
+	invalid := affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
+	used, ok := parseToken(text)
+	if !ok {
+		return invalid
+	}
+	var reused bool
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, found, err := accounts.LockRefreshToken(ctx, tx, used.digest())
+		if err != nil {
+			return err
+		}
+		if !found {
+			return invalid
+		}
+		if reused = stored.UsedAt != nil; reused {
+			// The revocation must be committed, so exchange returns the error after the
+			// transaction.
+			return accounts.RevokeSession(ctx, tx, stored.ID, at)
+		}
+		owner, err := accounts.Account(ctx, tx, stored.User)
+		if isNotFound(err) {
+			return invalid
+		}
+		if err != nil {
+			return err
+		}
+		return use(tx, used, stored, owner)
+	})
+	if err == nil && reused {
+		err = invalid
+	}
+	return err
 }
 
 // Logout revokes the session of the refresh token. It succeeds even if the token is
@@ -106,15 +119,15 @@ func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*
 
 // workspaceOf returns the workspace of which the account is a member, or nil for a
 // partner.
-func workspaceOf(ctx context.Context, tx *postgres.Tx, account account.Account) (*account.Workspace, error) {
+func workspaceOf(ctx context.Context, db postgres.Queryer, account account.Account) (*account.Workspace, error) {
 	if account.Member == nil {
 		return nil, nil
 	}
-	workspace, err := accounts.Workspace(ctx, tx, account.Member.Workspace)
+	workspace, err := accounts.Workspace(ctx, db, account.Member.Workspace)
 	return &workspace, err
 }
 
-// token is a refresh token: 256 random bits.
+// token is a refresh token or the secret of a browser: 256 random bits.
 type token [32]byte
 
 func newToken() token {

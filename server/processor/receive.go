@@ -31,7 +31,7 @@ func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.Re
 	response, err := s.receive(ctx, req)
 	var refusal *affiliate.Error
 	if errors.As(err, &refusal) && (refusal.Reason == affiliate.ReasonNotFound || refusal.Reason == affiliate.ReasonInvalidSignature) {
-		if limited := server.CountFailure(ctx, s.Limiter); limited != nil {
+		if limited := server.CountFailure(ctx, s.Limiter, server.ZoneGeneral); limited != nil {
 			return nil, limited
 		}
 	}

@@ -30,7 +30,7 @@ var keysWithoutWorkspace = map[string]string{
 	"recovery_codes_pkey": ofPerson, "recovery_codes_user_id_fkey": ofPerson,
 	"refresh_tokens_pkey": ofPerson, "refresh_tokens_session_id_fkey": ofPerson,
 	"second_factors_pkey": ofPerson, "second_factors_user_id_fkey": ofPerson,
-	"sessions_pkey": ofPerson, "sessions_user_id_fkey": ofPerson,
+	"sessions_by_browser": ofPerson, "sessions_pkey": ofPerson, "sessions_user_id_fkey": ofPerson,
 	"user_devices_pkey": ofPerson, "user_devices_user_id_fkey": ofPerson, "user_origins_pkey": ofPerson, "user_origins_user_id_fkey": ofPerson,
 	"users_kind_email_key": ofPerson, "users_pkey": ofPerson,
 	"members_user_id_key": ofPerson, "members_user_id_fkey": ofPerson, "participants_partner_id_fkey": ofPerson,

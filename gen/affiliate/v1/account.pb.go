@@ -485,6 +485,268 @@ func (*LogoutResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
+type BindBrowserRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The refresh token of the session.
+	RefreshToken string `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	// The kind of the account of the session.
+	Kind AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	// Whether the session stays open for 30 days without use. Otherwise it ends after 12 hours
+	// without use. It always ends 90 days after the login.
+	KeepLoggedIn  bool `protobuf:"varint,3,opt,name=keep_logged_in,json=keepLoggedIn,proto3" json:"keep_logged_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindBrowserRequest) Reset() {
+	*x = BindBrowserRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindBrowserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindBrowserRequest) ProtoMessage() {}
+
+func (x *BindBrowserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindBrowserRequest.ProtoReflect.Descriptor instead.
+func (*BindBrowserRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BindBrowserRequest) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
+	}
+	return ""
+}
+
+func (x *BindBrowserRequest) GetKind() AccountKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
+}
+
+func (x *BindBrowserRequest) GetKeepLoggedIn() bool {
+	if x != nil {
+		return x.KeepLoggedIn
+	}
+	return false
+}
+
+type BindBrowserResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser: 256 random bits as base64url. It is not shown again.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	// The number of seconds after which the session ends if it is not renewed.
+	IdleExpiresIn int64 `protobuf:"varint,2,opt,name=idle_expires_in,json=idleExpiresIn,proto3" json:"idle_expires_in,omitempty"`
+	// The number of seconds after which the session ends, even if it is renewed.
+	ExpiresIn     int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindBrowserResponse) Reset() {
+	*x = BindBrowserResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindBrowserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindBrowserResponse) ProtoMessage() {}
+
+func (x *BindBrowserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindBrowserResponse.ProtoReflect.Descriptor instead.
+func (*BindBrowserResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BindBrowserResponse) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+func (x *BindBrowserResponse) GetIdleExpiresIn() int64 {
+	if x != nil {
+		return x.IdleExpiresIn
+	}
+	return 0
+}
+
+func (x *BindBrowserResponse) GetExpiresIn() int64 {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return 0
+}
+
+type RenewBrowserSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	// The kind of the account of the session.
+	Kind          AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewBrowserSessionRequest) Reset() {
+	*x = RenewBrowserSessionRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewBrowserSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewBrowserSessionRequest) ProtoMessage() {}
+
+func (x *RenewBrowserSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewBrowserSessionRequest.ProtoReflect.Descriptor instead.
+func (*RenewBrowserSessionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RenewBrowserSessionRequest) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+func (x *RenewBrowserSessionRequest) GetKind() AccountKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
+}
+
+type EndBrowserSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndBrowserSessionRequest) Reset() {
+	*x = EndBrowserSessionRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndBrowserSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndBrowserSessionRequest) ProtoMessage() {}
+
+func (x *EndBrowserSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndBrowserSessionRequest.ProtoReflect.Descriptor instead.
+func (*EndBrowserSessionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EndBrowserSessionRequest) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+type EndBrowserSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndBrowserSessionResponse) Reset() {
+	*x = EndBrowserSessionResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndBrowserSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndBrowserSessionResponse) ProtoMessage() {}
+
+func (x *EndBrowserSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndBrowserSessionResponse.ProtoReflect.Descriptor instead.
+func (*EndBrowserSessionResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
 type VerifyEmailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token in the link of the mail.
@@ -495,7 +757,7 @@ type VerifyEmailRequest struct {
 
 func (x *VerifyEmailRequest) Reset() {
 	*x = VerifyEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +769,7 @@ func (x *VerifyEmailRequest) String() string {
 func (*VerifyEmailRequest) ProtoMessage() {}
 
 func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +782,7 @@ func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailRequest.ProtoReflect.Descriptor instead.
 func (*VerifyEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VerifyEmailRequest) GetToken() string {
@@ -542,7 +804,7 @@ type VerifyEmailResponse struct {
 
 func (x *VerifyEmailResponse) Reset() {
 	*x = VerifyEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +816,7 @@ func (x *VerifyEmailResponse) String() string {
 func (*VerifyEmailResponse) ProtoMessage() {}
 
 func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +829,7 @@ func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailResponse.ProtoReflect.Descriptor instead.
 func (*VerifyEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VerifyEmailResponse) GetVerified() bool {
@@ -592,7 +854,7 @@ type ResendVerificationRequest struct {
 
 func (x *ResendVerificationRequest) Reset() {
 	*x = ResendVerificationRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +866,7 @@ func (x *ResendVerificationRequest) String() string {
 func (*ResendVerificationRequest) ProtoMessage() {}
 
 func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +879,7 @@ func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationRequest.ProtoReflect.Descriptor instead.
 func (*ResendVerificationRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 type ResendVerificationResponse struct {
@@ -630,7 +892,7 @@ type ResendVerificationResponse struct {
 
 func (x *ResendVerificationResponse) Reset() {
 	*x = ResendVerificationResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +904,7 @@ func (x *ResendVerificationResponse) String() string {
 func (*ResendVerificationResponse) ProtoMessage() {}
 
 func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +917,7 @@ func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationResponse.ProtoReflect.Descriptor instead.
 func (*ResendVerificationResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResendVerificationResponse) GetSent() bool {
@@ -675,7 +937,7 @@ type ForgotPasswordRequest struct {
 
 func (x *ForgotPasswordRequest) Reset() {
 	*x = ForgotPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +949,7 @@ func (x *ForgotPasswordRequest) String() string {
 func (*ForgotPasswordRequest) ProtoMessage() {}
 
 func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +962,7 @@ func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForgotPasswordRequest) GetEmail() string {
@@ -718,7 +980,7 @@ type ForgotPasswordResponse struct {
 
 func (x *ForgotPasswordResponse) Reset() {
 	*x = ForgotPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +992,7 @@ func (x *ForgotPasswordResponse) String() string {
 func (*ForgotPasswordResponse) ProtoMessage() {}
 
 func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1005,7 @@ func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 type ResetPasswordRequest struct {
@@ -759,7 +1021,7 @@ type ResetPasswordRequest struct {
 
 func (x *ResetPasswordRequest) Reset() {
 	*x = ResetPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +1033,7 @@ func (x *ResetPasswordRequest) String() string {
 func (*ResetPasswordRequest) ProtoMessage() {}
 
 func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +1046,7 @@ func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ResetPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResetPasswordRequest) GetToken() string {
@@ -809,7 +1071,7 @@ type ResetPasswordResponse struct {
 
 func (x *ResetPasswordResponse) Reset() {
 	*x = ResetPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1083,7 @@ func (x *ResetPasswordResponse) String() string {
 func (*ResetPasswordResponse) ProtoMessage() {}
 
 func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1096,7 @@ func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ResetPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
 type ChangeEmailRequest struct {
@@ -853,7 +1115,7 @@ type ChangeEmailRequest struct {
 
 func (x *ChangeEmailRequest) Reset() {
 	*x = ChangeEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1127,7 @@ func (x *ChangeEmailRequest) String() string {
 func (*ChangeEmailRequest) ProtoMessage() {}
 
 func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1140,7 @@ func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailRequest.ProtoReflect.Descriptor instead.
 func (*ChangeEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChangeEmailRequest) GetNewEmail() string {
@@ -910,7 +1172,7 @@ type ChangeEmailResponse struct {
 
 func (x *ChangeEmailResponse) Reset() {
 	*x = ChangeEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1184,7 @@ func (x *ChangeEmailResponse) String() string {
 func (*ChangeEmailResponse) ProtoMessage() {}
 
 func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1197,7 @@ func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailResponse.ProtoReflect.Descriptor instead.
 func (*ChangeEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
 }
 
 type LoginSecondFactorRequest struct {
@@ -950,7 +1212,7 @@ type LoginSecondFactorRequest struct {
 
 func (x *LoginSecondFactorRequest) Reset() {
 	*x = LoginSecondFactorRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1224,7 @@ func (x *LoginSecondFactorRequest) String() string {
 func (*LoginSecondFactorRequest) ProtoMessage() {}
 
 func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1237,7 @@ func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoginSecondFactorRequest.ProtoReflect.Descriptor instead.
 func (*LoginSecondFactorRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoginSecondFactorRequest) GetChallenge() string {
@@ -1002,7 +1264,7 @@ type EnrollTotpRequest struct {
 
 func (x *EnrollTotpRequest) Reset() {
 	*x = EnrollTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1276,7 @@ func (x *EnrollTotpRequest) String() string {
 func (*EnrollTotpRequest) ProtoMessage() {}
 
 func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1289,7 @@ func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpRequest.ProtoReflect.Descriptor instead.
 func (*EnrollTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnrollTotpRequest) GetPassword() string {
@@ -1049,7 +1311,7 @@ type EnrollTotpResponse struct {
 
 func (x *EnrollTotpResponse) Reset() {
 	*x = EnrollTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1323,7 @@ func (x *EnrollTotpResponse) String() string {
 func (*EnrollTotpResponse) ProtoMessage() {}
 
 func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1336,7 @@ func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpResponse.ProtoReflect.Descriptor instead.
 func (*EnrollTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EnrollTotpResponse) GetSecret() string {
@@ -1101,7 +1363,7 @@ type ConfirmTotpRequest struct {
 
 func (x *ConfirmTotpRequest) Reset() {
 	*x = ConfirmTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1375,7 @@ func (x *ConfirmTotpRequest) String() string {
 func (*ConfirmTotpRequest) ProtoMessage() {}
 
 func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1388,7 @@ func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfirmTotpRequest) GetCode() string {
@@ -1147,7 +1409,7 @@ type ConfirmTotpResponse struct {
 
 func (x *ConfirmTotpResponse) Reset() {
 	*x = ConfirmTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1421,7 @@ func (x *ConfirmTotpResponse) String() string {
 func (*ConfirmTotpResponse) ProtoMessage() {}
 
 func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1434,7 @@ func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfirmTotpResponse) GetRecoveryCodes() []string {
@@ -1192,7 +1454,7 @@ type RemoveTotpRequest struct {
 
 func (x *RemoveTotpRequest) Reset() {
 	*x = RemoveTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1466,7 @@ func (x *RemoveTotpRequest) String() string {
 func (*RemoveTotpRequest) ProtoMessage() {}
 
 func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1479,7 @@ func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveTotpRequest) GetCode() string {
@@ -1235,7 +1497,7 @@ type RemoveTotpResponse struct {
 
 func (x *RemoveTotpResponse) Reset() {
 	*x = RemoveTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1509,7 @@ func (x *RemoveTotpResponse) String() string {
 func (*RemoveTotpResponse) ProtoMessage() {}
 
 func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1522,7 @@ func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{28}
 }
 
 // SessionResponse holds the tokens of a session and the account that it belongs to.
@@ -1286,7 +1548,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1560,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1573,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -1380,7 +1642,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1654,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1667,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *User) GetId() string {
@@ -1514,7 +1776,22 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\rLogoutRequest\x12/\n" +
 	"\rrefresh_token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\frefreshToken\"\x10\n" +
-	"\x0eLogoutResponse\"6\n" +
+	"\x0eLogoutResponse\"\xac\x01\n" +
+	"\x12BindBrowserRequest\x123\n" +
+	"\rrefresh_token\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\frefreshToken\x12;\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\x12$\n" +
+	"\x0ekeep_logged_in\x18\x03 \x01(\bR\fkeepLoggedIn\"\x83\x01\n" +
+	"\x13BindBrowserResponse\x12%\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tR\rbrowserSecret\x12&\n" +
+	"\x0fidle_expires_in\x18\x02 \x01(\x03R\ridleExpiresIn\x12\x1d\n" +
+	"\n" +
+	"expires_in\x18\x03 \x01(\x03R\texpiresIn\"\x90\x01\n" +
+	"\x1aRenewBrowserSessionRequest\x125\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\x12;\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\"Q\n" +
+	"\x18EndBrowserSessionRequest\x125\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\"\x1b\n" +
+	"\x19EndBrowserSessionResponse\"6\n" +
 	"\x12VerifyEmailRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\"`\n" +
@@ -1582,7 +1859,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc2\x1c\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xdc\x1e\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -1609,7 +1886,10 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x11EnrollPartnerTotp\x12\x1f.affiliate.v1.EnrollTotpRequest\x1a .affiliate.v1.EnrollTotpResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/auth/partner/totp/enroll\x12\x87\x01\n" +
 	"\x12ConfirmPartnerTotp\x12 .affiliate.v1.ConfirmTotpRequest\x1a!.affiliate.v1.ConfirmTotpResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/totp/confirm\x12|\n" +
 	"\x11RemovePartnerTotp\x12\x1f.affiliate.v1.RemoveTotpRequest\x1a .affiliate.v1.RemoveTotpResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01**\x19/api/v1/auth/partner/totp\x12\xa8\x01\n" +
-	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logoutB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12R\n" +
+	"\vBindBrowser\x12 .affiliate.v1.BindBrowserRequest\x1a!.affiliate.v1.BindBrowserResponse\x12^\n" +
+	"\x13RenewBrowserSession\x12(.affiliate.v1.RenewBrowserSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\x12d\n" +
+	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponseB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_account_proto_rawDescOnce sync.Once
@@ -1624,7 +1904,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
@@ -1634,93 +1914,106 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*RefreshSessionRequest)(nil),      // 5: affiliate.v1.RefreshSessionRequest
 	(*LogoutRequest)(nil),              // 6: affiliate.v1.LogoutRequest
 	(*LogoutResponse)(nil),             // 7: affiliate.v1.LogoutResponse
-	(*VerifyEmailRequest)(nil),         // 8: affiliate.v1.VerifyEmailRequest
-	(*VerifyEmailResponse)(nil),        // 9: affiliate.v1.VerifyEmailResponse
-	(*ResendVerificationRequest)(nil),  // 10: affiliate.v1.ResendVerificationRequest
-	(*ResendVerificationResponse)(nil), // 11: affiliate.v1.ResendVerificationResponse
-	(*ForgotPasswordRequest)(nil),      // 12: affiliate.v1.ForgotPasswordRequest
-	(*ForgotPasswordResponse)(nil),     // 13: affiliate.v1.ForgotPasswordResponse
-	(*ResetPasswordRequest)(nil),       // 14: affiliate.v1.ResetPasswordRequest
-	(*ResetPasswordResponse)(nil),      // 15: affiliate.v1.ResetPasswordResponse
-	(*ChangeEmailRequest)(nil),         // 16: affiliate.v1.ChangeEmailRequest
-	(*ChangeEmailResponse)(nil),        // 17: affiliate.v1.ChangeEmailResponse
-	(*LoginSecondFactorRequest)(nil),   // 18: affiliate.v1.LoginSecondFactorRequest
-	(*EnrollTotpRequest)(nil),          // 19: affiliate.v1.EnrollTotpRequest
-	(*EnrollTotpResponse)(nil),         // 20: affiliate.v1.EnrollTotpResponse
-	(*ConfirmTotpRequest)(nil),         // 21: affiliate.v1.ConfirmTotpRequest
-	(*ConfirmTotpResponse)(nil),        // 22: affiliate.v1.ConfirmTotpResponse
-	(*RemoveTotpRequest)(nil),          // 23: affiliate.v1.RemoveTotpRequest
-	(*RemoveTotpResponse)(nil),         // 24: affiliate.v1.RemoveTotpResponse
-	(*SessionResponse)(nil),            // 25: affiliate.v1.SessionResponse
-	(*User)(nil),                       // 26: affiliate.v1.User
-	(*Workspace)(nil),                  // 27: affiliate.v1.Workspace
-	(Role)(0),                          // 28: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
+	(*BindBrowserRequest)(nil),         // 8: affiliate.v1.BindBrowserRequest
+	(*BindBrowserResponse)(nil),        // 9: affiliate.v1.BindBrowserResponse
+	(*RenewBrowserSessionRequest)(nil), // 10: affiliate.v1.RenewBrowserSessionRequest
+	(*EndBrowserSessionRequest)(nil),   // 11: affiliate.v1.EndBrowserSessionRequest
+	(*EndBrowserSessionResponse)(nil),  // 12: affiliate.v1.EndBrowserSessionResponse
+	(*VerifyEmailRequest)(nil),         // 13: affiliate.v1.VerifyEmailRequest
+	(*VerifyEmailResponse)(nil),        // 14: affiliate.v1.VerifyEmailResponse
+	(*ResendVerificationRequest)(nil),  // 15: affiliate.v1.ResendVerificationRequest
+	(*ResendVerificationResponse)(nil), // 16: affiliate.v1.ResendVerificationResponse
+	(*ForgotPasswordRequest)(nil),      // 17: affiliate.v1.ForgotPasswordRequest
+	(*ForgotPasswordResponse)(nil),     // 18: affiliate.v1.ForgotPasswordResponse
+	(*ResetPasswordRequest)(nil),       // 19: affiliate.v1.ResetPasswordRequest
+	(*ResetPasswordResponse)(nil),      // 20: affiliate.v1.ResetPasswordResponse
+	(*ChangeEmailRequest)(nil),         // 21: affiliate.v1.ChangeEmailRequest
+	(*ChangeEmailResponse)(nil),        // 22: affiliate.v1.ChangeEmailResponse
+	(*LoginSecondFactorRequest)(nil),   // 23: affiliate.v1.LoginSecondFactorRequest
+	(*EnrollTotpRequest)(nil),          // 24: affiliate.v1.EnrollTotpRequest
+	(*EnrollTotpResponse)(nil),         // 25: affiliate.v1.EnrollTotpResponse
+	(*ConfirmTotpRequest)(nil),         // 26: affiliate.v1.ConfirmTotpRequest
+	(*ConfirmTotpResponse)(nil),        // 27: affiliate.v1.ConfirmTotpResponse
+	(*RemoveTotpRequest)(nil),          // 28: affiliate.v1.RemoveTotpRequest
+	(*RemoveTotpResponse)(nil),         // 29: affiliate.v1.RemoveTotpResponse
+	(*SessionResponse)(nil),            // 30: affiliate.v1.SessionResponse
+	(*User)(nil),                       // 31: affiliate.v1.User
+	(*Workspace)(nil),                  // 32: affiliate.v1.Workspace
+	(Role)(0),                          // 33: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
-	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
-	26, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	27, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
-	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	28, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	29, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 6: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 7: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 8: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 9: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 10: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 11: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 12: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 13: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	8,  // 14: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	10, // 15: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	10, // 16: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	12, // 17: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	12, // 18: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	14, // 19: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	14, // 20: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	16, // 21: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	16, // 22: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	18, // 23: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 24: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 25: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 26: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	18, // 27: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 28: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 29: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 30: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 31: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	25, // 32: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 33: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 34: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 35: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 36: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	25, // 37: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	25, // 38: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	25, // 39: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	9,  // 40: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	11, // 41: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	11, // 42: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	13, // 43: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	13, // 44: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	15, // 45: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	15, // 46: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	17, // 47: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	17, // 48: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	25, // 49: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 50: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 51: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 52: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	25, // 53: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 54: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 55: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 56: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 57: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	32, // [32:58] is the sub-list for method output_type
-	6,  // [6:32] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	0,  // 0: affiliate.v1.BindBrowserRequest.kind:type_name -> affiliate.v1.AccountKind
+	0,  // 1: affiliate.v1.RenewBrowserSessionRequest.kind:type_name -> affiliate.v1.AccountKind
+	0,  // 2: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
+	31, // 3: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
+	32, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	0,  // 5: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
+	33, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	34, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 9: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 10: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 11: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 12: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 13: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 14: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 15: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	13, // 16: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	15, // 17: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	15, // 18: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	17, // 19: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	17, // 20: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	19, // 21: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	19, // 22: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	21, // 23: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	21, // 24: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	23, // 25: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 26: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 27: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 28: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	23, // 29: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 30: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 31: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 32: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 33: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	8,  // 34: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
+	10, // 35: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
+	11, // 36: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
+	30, // 37: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 38: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 39: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 40: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 41: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	30, // 42: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	30, // 43: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	30, // 44: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	14, // 45: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	16, // 46: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	16, // 47: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	18, // 48: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	18, // 49: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	20, // 50: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	20, // 51: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	22, // 52: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	22, // 53: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	30, // 54: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 55: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 56: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 57: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	30, // 58: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 59: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 60: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 61: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 62: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	9,  // 63: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
+	30, // 64: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
+	12, // 65: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
+	37, // [37:66] is the sub-list for method output_type
+	8,  // [8:37] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -1732,15 +2025,15 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1067,6 +1067,587 @@ var _ interface {
 	ErrorName() string
 } = LogoutResponseValidationError{}
 
+// Validate checks the field values on BindBrowserRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BindBrowserRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BindBrowserRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BindBrowserRequestMultiError, or nil if none found.
+func (m *BindBrowserRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BindBrowserRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetRefreshToken()); l < 1 || l > 512 {
+		err := BindBrowserRequestValidationError{
+			field:  "RefreshToken",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if _, ok := _BindBrowserRequest_Kind_NotInLookup[m.GetKind()]; ok {
+		err := BindBrowserRequestValidationError{
+			field:  "Kind",
+			reason: "value must not be in list [ACCOUNT_KIND_UNSPECIFIED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	// no validation rules for KeepLoggedIn
+
+	if len(errors) > 0 {
+		return BindBrowserRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// BindBrowserRequestMultiError is an error wrapping multiple validation errors
+// returned by BindBrowserRequest.ValidateAll() if the designated constraints
+// aren't met.
+type BindBrowserRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BindBrowserRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BindBrowserRequestMultiError) AllErrors() []error { return m }
+
+// BindBrowserRequestValidationError is the validation error returned by
+// BindBrowserRequest.Validate if the designated constraints aren't met.
+type BindBrowserRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BindBrowserRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BindBrowserRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BindBrowserRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BindBrowserRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BindBrowserRequestValidationError) ErrorName() string {
+	return "BindBrowserRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BindBrowserRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBindBrowserRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BindBrowserRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BindBrowserRequestValidationError{}
+
+var _BindBrowserRequest_Kind_NotInLookup = map[AccountKind]struct{}{
+	0: {},
+}
+
+// Validate checks the field values on BindBrowserResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BindBrowserResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BindBrowserResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BindBrowserResponseMultiError, or nil if none found.
+func (m *BindBrowserResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BindBrowserResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for BrowserSecret
+
+	// no validation rules for IdleExpiresIn
+
+	// no validation rules for ExpiresIn
+
+	if len(errors) > 0 {
+		return BindBrowserResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BindBrowserResponseMultiError is an error wrapping multiple validation
+// errors returned by BindBrowserResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BindBrowserResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BindBrowserResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BindBrowserResponseMultiError) AllErrors() []error { return m }
+
+// BindBrowserResponseValidationError is the validation error returned by
+// BindBrowserResponse.Validate if the designated constraints aren't met.
+type BindBrowserResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BindBrowserResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BindBrowserResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BindBrowserResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BindBrowserResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BindBrowserResponseValidationError) ErrorName() string {
+	return "BindBrowserResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BindBrowserResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBindBrowserResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BindBrowserResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BindBrowserResponseValidationError{}
+
+// Validate checks the field values on RenewBrowserSessionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RenewBrowserSessionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RenewBrowserSessionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RenewBrowserSessionRequestMultiError, or nil if none found.
+func (m *RenewBrowserSessionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RenewBrowserSessionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetBrowserSecret()); l < 1 || l > 512 {
+		err := RenewBrowserSessionRequestValidationError{
+			field:  "BrowserSecret",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if _, ok := _RenewBrowserSessionRequest_Kind_NotInLookup[m.GetKind()]; ok {
+		err := RenewBrowserSessionRequestValidationError{
+			field:  "Kind",
+			reason: "value must not be in list [ACCOUNT_KIND_UNSPECIFIED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return RenewBrowserSessionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RenewBrowserSessionRequestMultiError is an error wrapping multiple
+// validation errors returned by RenewBrowserSessionRequest.ValidateAll() if
+// the designated constraints aren't met.
+type RenewBrowserSessionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RenewBrowserSessionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RenewBrowserSessionRequestMultiError) AllErrors() []error { return m }
+
+// RenewBrowserSessionRequestValidationError is the validation error returned
+// by RenewBrowserSessionRequest.Validate if the designated constraints aren't met.
+type RenewBrowserSessionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RenewBrowserSessionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RenewBrowserSessionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RenewBrowserSessionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RenewBrowserSessionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RenewBrowserSessionRequestValidationError) ErrorName() string {
+	return "RenewBrowserSessionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RenewBrowserSessionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRenewBrowserSessionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RenewBrowserSessionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RenewBrowserSessionRequestValidationError{}
+
+var _RenewBrowserSessionRequest_Kind_NotInLookup = map[AccountKind]struct{}{
+	0: {},
+}
+
+// Validate checks the field values on EndBrowserSessionRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *EndBrowserSessionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on EndBrowserSessionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// EndBrowserSessionRequestMultiError, or nil if none found.
+func (m *EndBrowserSessionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *EndBrowserSessionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetBrowserSecret()); l < 1 || l > 512 {
+		err := EndBrowserSessionRequestValidationError{
+			field:  "BrowserSecret",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return EndBrowserSessionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// EndBrowserSessionRequestMultiError is an error wrapping multiple validation
+// errors returned by EndBrowserSessionRequest.ValidateAll() if the designated
+// constraints aren't met.
+type EndBrowserSessionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m EndBrowserSessionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m EndBrowserSessionRequestMultiError) AllErrors() []error { return m }
+
+// EndBrowserSessionRequestValidationError is the validation error returned by
+// EndBrowserSessionRequest.Validate if the designated constraints aren't met.
+type EndBrowserSessionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e EndBrowserSessionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e EndBrowserSessionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e EndBrowserSessionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e EndBrowserSessionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e EndBrowserSessionRequestValidationError) ErrorName() string {
+	return "EndBrowserSessionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e EndBrowserSessionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sEndBrowserSessionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = EndBrowserSessionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = EndBrowserSessionRequestValidationError{}
+
+// Validate checks the field values on EndBrowserSessionResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *EndBrowserSessionResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on EndBrowserSessionResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// EndBrowserSessionResponseMultiError, or nil if none found.
+func (m *EndBrowserSessionResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *EndBrowserSessionResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return EndBrowserSessionResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// EndBrowserSessionResponseMultiError is an error wrapping multiple validation
+// errors returned by EndBrowserSessionResponse.ValidateAll() if the
+// designated constraints aren't met.
+type EndBrowserSessionResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m EndBrowserSessionResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m EndBrowserSessionResponseMultiError) AllErrors() []error { return m }
+
+// EndBrowserSessionResponseValidationError is the validation error returned by
+// EndBrowserSessionResponse.Validate if the designated constraints aren't met.
+type EndBrowserSessionResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e EndBrowserSessionResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e EndBrowserSessionResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e EndBrowserSessionResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e EndBrowserSessionResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e EndBrowserSessionResponseValidationError) ErrorName() string {
+	return "EndBrowserSessionResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e EndBrowserSessionResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sEndBrowserSessionResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = EndBrowserSessionResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = EndBrowserSessionResponseValidationError{}
+
 // Validate checks the field values on VerifyEmailRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

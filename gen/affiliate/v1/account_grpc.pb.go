@@ -45,6 +45,9 @@ const (
 	AccountService_ConfirmPartnerTotp_FullMethodName         = "/affiliate.v1.AccountService/ConfirmPartnerTotp"
 	AccountService_RemovePartnerTotp_FullMethodName          = "/affiliate.v1.AccountService/RemovePartnerTotp"
 	AccountService_Logout_FullMethodName                     = "/affiliate.v1.AccountService/Logout"
+	AccountService_BindBrowser_FullMethodName                = "/affiliate.v1.AccountService/BindBrowser"
+	AccountService_RenewBrowserSession_FullMethodName        = "/affiliate.v1.AccountService/RenewBrowserSession"
+	AccountService_EndBrowserSession_FullMethodName          = "/affiliate.v1.AccountService/EndBrowserSession"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -275,6 +278,32 @@ type AccountServiceClient interface {
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
+	// BindBrowser exchanges the refresh token of a session for the secret of a browser. The
+	// gateway calls it after a login and stores the secret in a cookie. The session then has no
+	// valid refresh token. The secret does not change before the session ends. BindBrowser has
+	// no route.
+	//
+	// Errors:
+	//   - REFRESH_TOKEN_INVALID: the token is unknown, used, expired or revoked, or belongs to
+	//     the other kind of account. If it was used before, the whole session ends.
+	//   - RATE_LIMIT_EXCEEDED: too many calls with invalid tokens came from the client's
+	//     address. Other calls are not counted.
+	BindBrowser(ctx context.Context, in *BindBrowserRequest, opts ...grpc.CallOption) (*BindBrowserResponse, error)
+	// RenewBrowserSession returns a new access token for the secret of a browser, and extends
+	// the idle time of the session. The response has no refresh token. Calls can be repeated
+	// and can run at the same time, because the secret stays the same. RenewBrowserSession has
+	// no route.
+	//
+	// Errors:
+	//   - REFRESH_TOKEN_INVALID: the secret is unknown, its session has ended or expired, or it
+	//     belongs to the other kind of account.
+	//   - RATE_LIMIT_EXCEEDED: there were 60 renewals of the session in 60 seconds, or too many
+	//     calls with invalid secrets came from the client's address.
+	RenewBrowserSession(ctx context.Context, in *RenewBrowserSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error)
+	// EndBrowserSession ends the session of a browser. The access tokens of the session stop
+	// working at once. The call succeeds even if there is no such session. EndBrowserSession
+	// has no route.
+	EndBrowserSession(ctx context.Context, in *EndBrowserSessionRequest, opts ...grpc.CallOption) (*EndBrowserSessionResponse, error)
 }
 
 type accountServiceClient struct {
@@ -545,6 +574,36 @@ func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, op
 	return out, nil
 }
 
+func (c *accountServiceClient) BindBrowser(ctx context.Context, in *BindBrowserRequest, opts ...grpc.CallOption) (*BindBrowserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BindBrowserResponse)
+	err := c.cc.Invoke(ctx, AccountService_BindBrowser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) RenewBrowserSession(ctx context.Context, in *RenewBrowserSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_RenewBrowserSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EndBrowserSession(ctx context.Context, in *EndBrowserSessionRequest, opts ...grpc.CallOption) (*EndBrowserSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndBrowserSessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_EndBrowserSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
@@ -773,6 +832,32 @@ type AccountServiceServer interface {
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
+	// BindBrowser exchanges the refresh token of a session for the secret of a browser. The
+	// gateway calls it after a login and stores the secret in a cookie. The session then has no
+	// valid refresh token. The secret does not change before the session ends. BindBrowser has
+	// no route.
+	//
+	// Errors:
+	//   - REFRESH_TOKEN_INVALID: the token is unknown, used, expired or revoked, or belongs to
+	//     the other kind of account. If it was used before, the whole session ends.
+	//   - RATE_LIMIT_EXCEEDED: too many calls with invalid tokens came from the client's
+	//     address. Other calls are not counted.
+	BindBrowser(context.Context, *BindBrowserRequest) (*BindBrowserResponse, error)
+	// RenewBrowserSession returns a new access token for the secret of a browser, and extends
+	// the idle time of the session. The response has no refresh token. Calls can be repeated
+	// and can run at the same time, because the secret stays the same. RenewBrowserSession has
+	// no route.
+	//
+	// Errors:
+	//   - REFRESH_TOKEN_INVALID: the secret is unknown, its session has ended or expired, or it
+	//     belongs to the other kind of account.
+	//   - RATE_LIMIT_EXCEEDED: there were 60 renewals of the session in 60 seconds, or too many
+	//     calls with invalid secrets came from the client's address.
+	RenewBrowserSession(context.Context, *RenewBrowserSessionRequest) (*SessionResponse, error)
+	// EndBrowserSession ends the session of a browser. The access tokens of the session stop
+	// working at once. The call succeeds even if there is no such session. EndBrowserSession
+	// has no route.
+	EndBrowserSession(context.Context, *EndBrowserSessionRequest) (*EndBrowserSessionResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -860,6 +945,15 @@ func (UnimplementedAccountServiceServer) RemovePartnerTotp(context.Context, *Rem
 }
 func (UnimplementedAccountServiceServer) Logout(context.Context, *LogoutRequest) (*LogoutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Logout not implemented")
+}
+func (UnimplementedAccountServiceServer) BindBrowser(context.Context, *BindBrowserRequest) (*BindBrowserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BindBrowser not implemented")
+}
+func (UnimplementedAccountServiceServer) RenewBrowserSession(context.Context, *RenewBrowserSessionRequest) (*SessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewBrowserSession not implemented")
+}
+func (UnimplementedAccountServiceServer) EndBrowserSession(context.Context, *EndBrowserSessionRequest) (*EndBrowserSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndBrowserSession not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -1350,6 +1444,60 @@ func _AccountService_Logout_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_BindBrowser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BindBrowserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).BindBrowser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_BindBrowser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).BindBrowser(ctx, req.(*BindBrowserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_RenewBrowserSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewBrowserSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).RenewBrowserSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_RenewBrowserSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).RenewBrowserSession(ctx, req.(*RenewBrowserSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EndBrowserSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndBrowserSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EndBrowserSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EndBrowserSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EndBrowserSession(ctx, req.(*EndBrowserSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1460,6 +1608,18 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Logout",
 			Handler:    _AccountService_Logout_Handler,
+		},
+		{
+			MethodName: "BindBrowser",
+			Handler:    _AccountService_BindBrowser_Handler,
+		},
+		{
+			MethodName: "RenewBrowserSession",
+			Handler:    _AccountService_RenewBrowserSession_Handler,
+		},
+		{
+			MethodName: "EndBrowserSession",
+			Handler:    _AccountService_EndBrowserSession_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -22,7 +22,7 @@ var omitted = map[string]map[string]string{
 		"version": internal, "erased_at": "an erased workspace is not exported", "billing_active": "the operator's record", "test_data_reset_at": internal,
 	},
 	"members":        {"workspace_id": scope},
-	"sessions":       {},
+	"sessions":       {"browser_digest": secret},
 	"user_origins":   {"ua_hash": hash},
 	"user_devices":   {},
 	"second_factors": {"user_id": internal, "secret": secret, "created_at": internal, "last_step": internal, "failures": internal},

@@ -36,7 +36,8 @@ func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccoun
 // endAccess are the statements that revoke the sessions of an account, delete its other rows and empty its audit
 // log. An account has few rows in these tables; its notifications are deleted in steps.
 var endAccess = []string{
-	`update sessions set revoked_at = coalesce(revoked_at, @at), expires_at = least(expires_at, @until), idle_expires_at = least(idle_expires_at, @until)
+	`update sessions set revoked_at = coalesce(revoked_at, @at), expires_at = least(expires_at, @until), idle_expires_at = least(idle_expires_at, @until),
+		browser_digest = null
 		where user_id = @user`,
 	`delete from refresh_tokens t using sessions s where s.id = t.session_id and s.user_id = @user`,
 	`delete from notification_stream_tickets t using sessions s where s.id = t.session_id and s.user_id = @user`,
