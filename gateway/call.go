@@ -53,6 +53,8 @@ type call struct {
 	// spellings contains the names that the client used for the fields of the query, and for fields of the body whose
 	// names differ from the names in responses.
 	spellings spellings
+	// opening is set if the request opens the session of a browser.
+	opening *opening
 	// successStatus is the status of a response without an error.
 	successStatus int
 	// status is the status that was sent, or 0 if none was sent yet.
@@ -101,15 +103,19 @@ func emptyRequest(ctx context.Context, c *call, method string, u *url.URL) *http
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	c := callFrom(r.Context())
 	c.ResponseWriter = w
-	origin := g.cors.SetHeaders(c.Header(), c.request, c.id, g.TrustedProxies)
+	path := r.URL.Path
+	if r.URL.RawPath != "" {
+		path = r.URL.RawPath
+	}
+	cors := &g.cors
+	if isSession(path) {
+		cors = &httpedge.CORS{} // scripts of other origins must not use the cookies of sessions
+	}
+	origin := cors.SetHeaders(c.Header(), c.request, c.id, g.TrustedProxies)
 	if !httpedge.Secure(c.request, g.TrustedProxies, g.AllowHTTP) {
 		g.refusedProxies.Log(g.Log, c.request, g.TrustedProxies)
 		httpedge.WriteError(c, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
-	}
-	path := r.URL.Path
-	if r.URL.RawPath != "" {
-		path = r.URL.RawPath
 	}
 	target := site.Redirect(path)
 	switch {
@@ -119,6 +125,8 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	// Refuse empty path segments here, because the mux would accept them as parameters.
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//"):
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
+	case isSession(path) && g.sessions.CheckOrigin(c.request) != nil:
+		g.refuse(c, refusal{reason: affiliate.ReasonForbidden})
 	case r.Method == http.MethodOptions:
 		g.options(c, origin)
 	default:

@@ -252,6 +252,8 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 		// This is the error that grpc-gateway writes after a failed stream.
 		// handleStreamError has already written the error response.
 		return nil, nil
+	case browserResponse:
+		return v.append(nil)
 	case proto.Message:
 		plan, err := planFor(v.ProtoReflect().Descriptor())
 		if err != nil {

@@ -87,7 +87,8 @@ func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 	ctx, cancel := g.withTimeout(metadata.NewOutgoingContext(ctx, g.outgoingMetadata(ctx, nil)))
 	defer cancel()
 	admit := &affiliatev1.AdmitRequest{Method: c.route.FullMethod}
-	if c.decoded != nil && c.route.RawBody == nil && !c.faults.incomplete && reason == affiliate.ReasonValidation {
+	// The gateway itself sets the fields of requests about sessions of browsers.
+	if c.decoded != nil && c.route.RawBody == nil && !isSession(c.route.Template) && !c.faults.incomplete && reason == affiliate.ReasonValidation {
 		for _, field := range c.route.PathFields {
 			c.decoded.Set(field, protoreflect.ValueOfString(c.path[string(field.Name())]))
 		}

@@ -15,7 +15,8 @@
 //  8. or encode the error (runtime.WithErrorHandler, WithStreamErrorHandler and
 //     WithRoutingErrorHandler, errors.go)
 //
-// Downloads are streams of google.api.HttpBody. Package contract reads the routes from the
+// Downloads are streams of google.api.HttpBody. The routes of package browsersession lead to those
+// of the API that open a session, or call the core themselves (session.go). Package contract reads the routes from the
 // protos, and has the statuses and body limits.
 //
 // Guarantees: every request that reaches a handler of net/http gets a response that
@@ -49,6 +50,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/tributary-hq/tributary/gateway/browsersession"
 	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/gateway/site"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -106,7 +108,9 @@ type gateway struct {
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
 	metrics *metrics
-	handler http.Handler // calls serve and recovers from panics
+	// sessions has the sessions of browsers.
+	sessions browsersession.Sessions
+	handler  http.Handler // calls serve and recovers from panics
 	// pieceTimeout bounds the time in which a client must read one piece of a download.
 	pieceTimeout time.Duration
 	// refusedProxies logs the first request of a proxy that is not trusted.
@@ -176,6 +180,7 @@ func New(config Config) (http.Handler, error) {
 		}
 	}
 	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout}
+	g.sessions.Accounts, g.sessions.TrustedProxies = affiliatev1.NewAccountServiceClient(config.Conn), config.TrustedProxies
 	var err error
 	g.cors.RequestHeaders, g.cors.ResponseHeaders = corsRequestHeaders, corsResponseHeaders
 	if g.cors.Origins, err = httpedge.ParseOrigins(config.AllowedOrigins); err != nil {
@@ -194,6 +199,7 @@ func New(config Config) (http.Handler, error) {
 		runtime.WithStreamErrorHandler(g.handleStreamError),
 		runtime.WithRoutingErrorHandler(g.handleRoutingError),
 		runtime.WithForwardResponseOption(setSuccess),
+		runtime.WithForwardResponseRewriter(g.rewriteSession),
 		runtime.WithOutgoingHeaderMatcher(responseHeader),
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
@@ -208,6 +214,9 @@ func New(config Config) (http.Handler, error) {
 		}
 	}
 	if err := g.handleDocuments(); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	if err := g.handleSessions(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	g.handler = httpedge.RecoverPanics(http.HandlerFunc(g.serve), g.reportPanic)

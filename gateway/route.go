@@ -24,7 +24,7 @@ import (
 // Traced reports whether a request is traced. Health probes, and pages that are not part of
 // the API, are not.
 func Traced(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/api/v1/health")
+	return isSession(r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/api/v1/health")
 }
 
 // route is a contract.Route with precomputed data for serving requests.
