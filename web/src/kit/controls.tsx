@@ -2,8 +2,9 @@ import { type ReactNode, useState } from "react";
 import {
   Button as AriaButton,
   type ButtonProps as AriaButtonProps,
-  Checkbox as AriaCheckbox,
-  type CheckboxProps,
+  CheckboxButton,
+  CheckboxField,
+  type CheckboxFieldProps,
   Dialog as AriaDialog,
   FieldError,
   Heading,
@@ -44,6 +45,15 @@ export function Button({ kind = "secondary", small, ...props }: AriaButtonProps 
 /** A link that looks like a button. */
 export function LinkButton({ kind = "secondary", small, ...props }: LinkProps & { kind?: Look; small?: boolean }) {
   return <Link {...props} className={look(kind, small)} />;
+}
+
+/** A link to another site, which opens in a new tab. */
+export function ExternalLink({ href, children }: { href: string; children: ReactNode }) {
+  return (
+    <a href={href} target="_blank" rel="noreferrer">
+      {children}
+    </a>
+  );
 }
 
 type FieldProps = Omit<TextFieldProps, "className"> & {
@@ -118,11 +128,14 @@ export function Select({
   );
 }
 
-export function Checkbox({ children, ...props }: Omit<CheckboxProps, "className" | "children"> & { children: ReactNode }) {
+export function Checkbox({ children, ...props }: Omit<CheckboxFieldProps, "className" | "children"> & { children?: ReactNode }) {
   return (
-    <AriaCheckbox {...props} className={css.choice}>
-      <span>{children}</span>
-    </AriaCheckbox>
+    <CheckboxField {...props}>
+      <CheckboxButton className={css.choice}>
+        <span>{children}</span>
+      </CheckboxButton>
+      <FieldError className={css.fault} />
+    </CheckboxField>
   );
 }
 

@@ -1,5 +1,5 @@
 import type { UseQueryResult } from "@tanstack/react-query";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import { TributaryError } from "../app/app";
 import { type Texts, useTexts } from "../app/texts";
@@ -13,6 +13,17 @@ export function Notice({ tone = "info", action, children }: { tone?: Tone; actio
     <div className={`${css.notice} ${css[`notice${tone}`] ?? ""}`} role={tone === "bad" ? "alert" : "status"}>
       <div>{children}</div>
       {action}
+    </div>
+  );
+}
+
+/** A notice that something is done. It takes the focus, because the button that had it is gone. */
+export function Done({ children }: { children: ReactNode }) {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => element.current?.focus(), []);
+  return (
+    <div ref={element} tabIndex={-1}>
+      <Notice tone="good">{children}</Notice>
     </div>
   );
 }

@@ -1,5 +1,7 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
+import { Link } from "react-aria-components";
 import { renderSVG } from "uqr";
+import { useLocation } from "wouter";
 
 import { useParameter } from "../app/address";
 import { useTexts } from "../app/texts";
@@ -30,6 +32,25 @@ export function Page({ title, about, actions, children }: { title: string; about
       </div>
       {children}
     </div>
+  );
+}
+
+/**
+ * Links to the parts of a page. The parameter show of the address names the open one, and the
+ * first is open if there is none.
+ */
+export function Tabs({ label, tabs }: { label: string; tabs: [show: string, text: string][] }) {
+  const [path] = useLocation();
+  const first = tabs[0]?.[0] ?? "";
+  const [open] = useParameter("show", first);
+  return (
+    <nav className={css.tabs} aria-label={label}>
+      {tabs.map(([show, text]) => (
+        <Link key={show} href={show === first ? path : `${path}?show=${show}`} className={css.tab} aria-current={show === open ? "page" : undefined}>
+          {text}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -154,8 +175,8 @@ export function Pages({ total, capped = false }: { total: number; capped?: boole
   );
 }
 
-/** A text to copy. Where the system has a menu for sharing, it offers it too. */
-export function CopyText({ label, text }: { label: string; text: string }) {
+/** A button that copies a text. */
+export function CopyButton({ text, kind }: { text: string; kind?: "primary" }) {
   const { t } = useTexts();
   const [copied, setCopied] = useState(false);
   useEffect(() => {
@@ -163,23 +184,35 @@ export function CopyText({ label, text }: { label: string; text: string }) {
     const timer = setTimeout(() => setCopied(false), 2500);
     return () => clearTimeout(timer);
   }, [copied]);
+  return (
+    <Button kind={kind} onPress={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
+      <span aria-live="polite">{copied ? t.copied : t.copy}</span>
+    </Button>
+  );
+}
+
+/** A text to copy. Where the system has a menu for sharing, it offers it too. */
+export function CopyText({ label, text }: { label: string; text: string }) {
+  const { t } = useTexts();
   const canShare = typeof navigator.share === "function";
   return (
     <div className={css.copy}>
       <input className={css.input} readOnly value={text} aria-label={label} onFocus={(event) => event.currentTarget.select()} />
-      <Button kind="primary" onPress={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
-        <span aria-live="polite">{copied ? t.copied : t.copy}</span>
-      </Button>
+      <CopyButton kind="primary" text={text} />
       {canShare && <Button onPress={() => void navigator.share({ url: text }).catch(() => {})}>{t.share}</Button>}
     </div>
   );
 }
 
+/** The address of the image of a QR code. */
+export function qrAddress(text: string): string {
+  return `data:image/svg+xml;utf8,${encodeURIComponent(renderSVG(text, { border: 1 }))}`;
+}
+
 /** The QR code of an address, with downloads as SVG and PNG. */
 export function QrCode({ text, name }: { text: string; name: string }) {
   const { t } = useTexts();
-  const svg = renderSVG(text, { border: 1 });
-  const address = `data:image/svg+xml;utf8,${encodeURIComponent(svg)}`;
+  const address = qrAddress(text);
   const png = async () => {
     const image = new Image();
     image.src = address;
