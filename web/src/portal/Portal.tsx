@@ -24,6 +24,8 @@ const open: Record<string, ComponentType> = {
 /** The pages of a partner who is logged in. Each area is loaded when it is opened. */
 const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./home/Home")),
+  "/programs": lazy(() => import("./programs/Programs")),
+  "/programs/:id": lazy(() => import("./programs/ProgramDetail")),
 };
 
 /** The addresses of the pages in mails, outside of /portal. */
