@@ -26,6 +26,7 @@ const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./home/Home")),
   "/programs": lazy(() => import("./programs/Programs")),
   "/programs/:id": lazy(() => import("./programs/ProgramDetail")),
+  "/notifications": lazy(() => import("./notifications/Notifications")),
 };
 
 /** The addresses of the pages in mails, outside of /portal. */

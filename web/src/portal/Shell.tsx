@@ -4,6 +4,7 @@ import { Button, Link, Menu, MenuItem, MenuTrigger, Popover } from "react-aria-c
 import { useLocation } from "wouter";
 
 import { unwrap, useApp } from "../app/app";
+import { useLiveNotifications } from "../app/live";
 import { useTexts } from "../app/texts";
 import { Icon, type IconName } from "../kit/icons";
 import kit from "../kit/kit.module.css";
@@ -23,6 +24,7 @@ export function Shell({ name, children }: { name: string; children: ReactNode })
   const { mode, session } = useApp();
   const { t } = useTexts();
   const [path, navigate] = useLocation();
+  useLiveNotifications();
   const isCurrent = (area: string) => (area === "/" ? path === "/" : path === area || path.startsWith(`${area}/`));
   return (
     <div className={css.shell}>

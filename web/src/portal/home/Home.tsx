@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useCallback, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { Link } from "react-aria-components";
 
 import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Button, LinkButton } from "../../kit/controls";
-import { Badge, Empty, Failure, Loaded, Notice, Skeleton } from "../../kit/feedback";
+import { Badge, Empty, Loaded, Notice, Skeleton } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Stat, Stats, Table } from "../../kit/page";
+import { ResendVerification } from "../account/ResendVerification";
 import { type Program, rateOf, type Schemas, toneOf, useProfile, usePrograms } from "../data";
 
 const Chart = lazy(() => import("./Chart"));
@@ -46,37 +47,17 @@ function NoProgram() {
 
 /** What keeps the partner from being paid. */
 function Reminders() {
-  const { session, api } = useApp();
+  const { session } = useApp();
   const { t } = useTexts();
   const state = useSession(session);
   const profile = useProfile();
-  const [sent, setSent] = useState(false);
-  const [error, setError] = useState<unknown>(null);
-  const resend = useCallback(async () => {
-    try {
-      unwrap(await api.POST("/api/v1/auth/partner/email/resend-verification"));
-      setSent(true);
-    } catch (error) {
-      setError(error);
-    }
-  }, [api]);
   return (
     <>
       {state.status === "in" && !state.user.emailVerified && (
-        <Notice
-          tone="warn"
-          action={
-            !sent && (
-              <Button small onPress={() => void resend()}>
-                {t.home.resend}
-              </Button>
-            )
-          }
-        >
-          {sent ? t.home.resent : t.home.unverified}
+        <Notice tone="warn" action={<ResendVerification />}>
+          {t.home.unverified}
         </Notice>
       )}
-      {error !== null && <Failure error={error} />}
       {profile.data && !profile.data.payoutMethod && (
         <Notice
           tone="warn"
