@@ -27,6 +27,7 @@ const areas: Record<string, ComponentType> = {
   "/programs": lazy(() => import("./programs/Programs")),
   "/programs/:id": lazy(() => import("./programs/ProgramDetail")),
   "/notifications": lazy(() => import("./notifications/Notifications")),
+  "/settings": lazy(() => import("./settings/Settings")),
 };
 
 /** The addresses of the pages in mails, outside of /portal. */

@@ -1,6 +1,7 @@
 import { useCallback, useState } from "react";
 import { Link } from "react-aria-components";
 
+import { useParameter } from "../../app/address";
 import { TributaryError, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Button, Checkbox, TextField } from "../../kit/controls";
@@ -94,8 +95,10 @@ export function Login() {
   const { session } = useApp();
   const { t } = useTexts();
   const state = session.snapshot();
+  const [erased] = useParameter("erased");
   return (
     <Frame title={t.account.loginTitle}>
+      {erased && <Notice tone="good">{t.settings.erased}</Notice>}
       {state.status === "out" && state.ended && <Notice tone="warn">{t.account.ended}</Notice>}
       <LoginForm />
       <Link href="/forgot-password">{t.account.forgot}</Link>

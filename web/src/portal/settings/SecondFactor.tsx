@@ -1,0 +1,134 @@
+import { useCallback, useState } from "react";
+
+import { unwrap, useApp, useSession } from "../../app/app";
+import { useTexts } from "../../app/texts";
+import { Button, Dialog, TextField } from "../../kit/controls";
+import { Form, useSubmit } from "../../kit/form";
+import kit from "../../kit/kit.module.css";
+import { Card, CopyButton, download, qrAddress } from "../../kit/page";
+import type { Schemas } from "../data";
+
+/** The second factor of the account: codes of an authenticator app. */
+export function SecondFactor() {
+  const { session } = useApp();
+  const { t } = useTexts();
+  const login = useSession(session);
+  const [dialog, setDialog] = useState<"enable" | "disable" | null>(null);
+  const close = useCallback(() => setDialog(null), []);
+  const isOn = login.status === "in" && login.user.secondFactor;
+  return (
+    <Card
+      title={t.settings.factorTitle}
+      action={
+        <Button small kind={isOn ? "danger" : "primary"} onPress={() => setDialog(isOn ? "disable" : "enable")}>
+          {isOn ? t.settings.factorDisable : t.settings.factorEnable}
+        </Button>
+      }
+    >
+      <p className={kit.muted}>{isOn ? t.settings.factorOn : t.settings.factorOff}</p>
+      {dialog === "enable" && <Enable onClose={close} />}
+      {dialog === "disable" && <Disable onClose={close} />}
+    </Card>
+  );
+}
+
+/** The steps: the secret for the app, a code of the app, and the recovery codes. */
+function Enable({ onClose }: { onClose: () => void }) {
+  const { api, session } = useApp();
+  const { t } = useTexts();
+  const [secret, setSecret] = useState<Schemas["EnrollTotpResponse"] | null>(null);
+  const [codes, setCodes] = useState<string[] | null>(null);
+  const enroll = useSubmit(
+    useCallback(
+      async ({ password }) => setSecret(unwrap(await api.POST("/api/v1/auth/partner/totp/enroll", { body: { ...(password && { password }) } }))),
+      [api],
+    ),
+  );
+  const confirm = useSubmit(
+    useCallback(
+      async ({ code = "" }) => {
+        const { recoveryCodes } = unwrap(await api.POST("/api/v1/auth/partner/totp/confirm", { body: { code } }));
+        setCodes(recoveryCodes);
+        session.change({ secondFactor: true });
+      },
+      [api, session],
+    ),
+  );
+  // The recovery codes are shown once, so only their button closes the dialog.
+  if (codes) {
+    return (
+      <Dialog title={t.settings.recoveryTitle} open onClose={() => {}}>
+        <RecoveryCodes codes={codes} onClose={onClose} />
+      </Dialog>
+    );
+  }
+  const cancel = <Button onPress={onClose}>{t.cancel}</Button>;
+  return (
+    <Dialog title={t.settings.factorTitle} open onClose={onClose}>
+      {secret ? (
+        <Form key="confirm" state={confirm} label={t.settings.factorConfirm} secondary={cancel}>
+          <p>{t.settings.factorScan}</p>
+          <img className={kit.qr} src={qrAddress(secret.otpauthUrl)} alt={t.settings.factorQr} />
+          <a href={secret.otpauthUrl}>{t.settings.factorApp}</a>
+          <p>
+            {t.settings.factorSecret}: <code className={kit.code}>{secret.secret.replace(/.{4}(?=.)/g, "$& ")}</code>
+          </p>
+          <TextField name="code" label={t.settings.factorCode} autoComplete="one-time-code" inputMode="numeric" isRequired autoFocus />
+        </Form>
+      ) : (
+        <Form key="enroll" state={enroll} label={t.account.continue} secondary={cancel}>
+          <TextField name="password" type="password" label={t.form.currentPassword} hint={t.settings.confirmHint} autoComplete="current-password" autoFocus />
+        </Form>
+      )}
+    </Dialog>
+  );
+}
+
+function RecoveryCodes({ codes, onClose }: { codes: string[]; onClose: () => void }) {
+  const { t } = useTexts();
+  const text = codes.join("\n");
+  return (
+    <>
+      <p>{t.settings.recoveryHint}</p>
+      <ol className={kit.codes}>
+        {codes.map((code) => (
+          <li key={code} className={kit.code}>
+            {code}
+          </li>
+        ))}
+      </ol>
+      <div className={kit.actions}>
+        <CopyButton text={text} />
+        <Button onPress={() => download(`data:text/plain;charset=utf-8,${encodeURIComponent(text)}`, "recovery-codes.txt")}>
+          {t.settings.recoveryFile}
+        </Button>
+        <Button kind="primary" onPress={onClose}>
+          {t.settings.recoveryDone}
+        </Button>
+      </div>
+    </>
+  );
+}
+
+function Disable({ onClose }: { onClose: () => void }) {
+  const { api, session } = useApp();
+  const { t } = useTexts();
+  const state = useSubmit(
+    useCallback(
+      async ({ code = "" }) => {
+        unwrap(await api.DELETE("/api/v1/auth/partner/totp", { body: { code } }));
+        session.change({ secondFactor: false });
+        onClose();
+      },
+      [api, onClose, session],
+    ),
+  );
+  return (
+    <Dialog title={t.settings.factorTitle} open onClose={onClose}>
+      <p>{t.settings.factorDisableHint}</p>
+      <Form state={state} label={t.settings.factorDisable} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
+        <TextField name="code" label={t.form.code} hint={t.form.codeHint} autoComplete="one-time-code" isRequired autoFocus />
+      </Form>
+    </Dialog>
+  );
+}
