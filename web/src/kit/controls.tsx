@@ -74,7 +74,7 @@ export function TextField({ label, hint, lines, placeholder, type, ...props }: F
   );
   return (
     <AriaTextField {...props} type={type === "password" && shown ? "text" : type} className={css.field}>
-      <Label>{label}</Label>
+      <Label className={css.label}>{label}</Label>
       {type === "password" ? (
         <div className={css.withAction}>
           {input}
@@ -104,7 +104,7 @@ export function Select({
 }: Omit<SelectProps<object, "single">, "children" | "className"> & { label: string; options: [id: string, text: string][]; hint?: ReactNode }) {
   return (
     <AriaSelect {...props} className={css.field}>
-      <Label>{label}</Label>
+      <Label className={css.label}>{label}</Label>
       <AriaButton className={`${css.input} ${css.selectButton}`}>
         <SelectValue />
         <span aria-hidden>▾</span>
@@ -147,7 +147,7 @@ export function Choice({
 }: Omit<RadioGroupProps, "className" | "children"> & { label: string; options: [value: string, text: string, hint?: string][] }) {
   return (
     <RadioGroup {...props} className={css.field}>
-      <Label>{label}</Label>
+      <Label className={css.label}>{label}</Label>
       {options.map(([value, text, hint]) => (
         <Radio key={value} value={value} className={`${css.choice} ${css.radio}`}>
           <span>

@@ -24,6 +24,10 @@ const open: Record<string, ComponentType> = {
 /** The pages of a partner who is logged in. Each area is loaded when it is opened. */
 const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./home/Home")),
+  "/links": lazy(() => import("./links/Links")),
+  "/commissions": lazy(() => import("./commissions/Commissions")),
+  "/payouts/method": lazy(() => import("./payouts/MethodForm")),
+  "/payouts": lazy(() => import("./payouts/Payouts")),
   "/programs": lazy(() => import("./programs/Programs")),
   "/programs/:id": lazy(() => import("./programs/ProgramDetail")),
   "/notifications": lazy(() => import("./notifications/Notifications")),

@@ -46,6 +46,9 @@ export function Shell({ name, children }: { name: string; children: ReactNode })
                 <MenuItem id="name" className={`${kit.option} ${kit.muted}`}>
                   {name}
                 </MenuItem>
+                <MenuItem className={kit.option} onAction={() => navigate("/programs")}>
+                  {t.nav.programs}
+                </MenuItem>
                 <MenuItem className={kit.option} onAction={() => navigate("/settings")}>
                   {t.nav.settings}
                 </MenuItem>
