@@ -193,7 +193,7 @@ func call[T any](p *tab, node cdp.BackendNodeID, function string) T {
 			return value, err
 		}
 		result, err := cdp.Call(ctx, t, runtime.CallFunctionOn, runtime.CallFunctionOnParams{
-			ObjectID: resolved.Object.ObjectID, FunctionDeclaration: function, ReturnByValue: true,
+			ObjectID: resolved.Object.ObjectID, FunctionDeclaration: function, ReturnByValue: new(true),
 		})
 		if err != nil {
 			return value, err

@@ -47,7 +47,7 @@ func TestPortal(t *testing.T) {
 					p.wantText("You are now a partner in the programme.")
 					p.press("link", "Go to your start page")
 					p.wantPath("/portal/test")
-					p.wantText(f.text("name"))
+					p.find("heading", "Your programmes")
 				}
 			})
 		})
