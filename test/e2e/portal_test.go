@@ -41,7 +41,7 @@ func TestPortal(t *testing.T) {
 					}
 					p.find("button", "Accept invitation")
 					p.press("button", "Accept invitation")
-					p.wantText("must accept")
+					p.wantText("Must be true because the programme has terms.")
 					p.press("checkbox", "I accept the terms of the programme, if it has terms")
 					p.press("button", "Accept invitation")
 					p.wantText("You are now a partner in the programme.")

@@ -9,6 +9,9 @@ import type { BrowserSession, SessionState } from "./session";
 
 export { TributaryError, unwrap } from "../../../clients/typescript/src/errors.js";
 
+/** An error whose message is a text for the user. */
+export class Refusal extends Error {}
+
 /** The mode of the data that a page shows. It is in the address of the page. */
 export type Mode = "live" | "test";
 

@@ -1,4 +1,4 @@
-import { type ReactNode, useState } from "react";
+import { createContext, type ReactNode, useContext, useState } from "react";
 import {
   Button as AriaButton,
   type ButtonProps as AriaButtonProps,
@@ -31,6 +31,19 @@ import {
 
 import { useTexts } from "../app/texts";
 import css from "./kit.module.css";
+
+/**
+ * The faults that the service has found in the fields of a form, by the names of the fields. A
+ * fault stays until the form is sent again. If it went when the field is left, everything below
+ * it would move under the pointer that presses the button.
+ */
+export const FaultsContext = createContext<Record<string, string>>({});
+
+/** Returns the properties of a field that show its fault. */
+function useFault(name: string | undefined) {
+  const fault = useContext(FaultsContext)[name ?? ""];
+  return { isInvalid: fault !== undefined, fault };
+}
 
 type Look = "primary" | "secondary" | "plain" | "danger";
 
@@ -66,6 +79,7 @@ type FieldProps = Omit<TextFieldProps, "className"> & {
 
 export function TextField({ label, hint, lines, placeholder, type, ...props }: FieldProps) {
   const { t } = useTexts();
+  const { isInvalid, fault } = useFault(props.name);
   const [shown, setShown] = useState(false);
   const input = lines ? (
     <TextArea className={css.input} placeholder={placeholder} />
@@ -73,7 +87,7 @@ export function TextField({ label, hint, lines, placeholder, type, ...props }: F
     <Input className={css.input} placeholder={placeholder} />
   );
   return (
-    <AriaTextField {...props} type={type === "password" && shown ? "text" : type} className={css.field}>
+    <AriaTextField {...props} isInvalid={isInvalid} type={type === "password" && shown ? "text" : type} className={css.field}>
       <Label className={css.label}>{label}</Label>
       {type === "password" ? (
         <div className={css.withAction}>
@@ -90,7 +104,7 @@ export function TextField({ label, hint, lines, placeholder, type, ...props }: F
           {hint}
         </Text>
       )}
-      <FieldError className={css.fault} />
+      <FieldError className={css.fault}>{fault}</FieldError>
     </AriaTextField>
   );
 }
@@ -102,8 +116,9 @@ export function Select({
   hint,
   ...props
 }: Omit<SelectProps<object, "single">, "children" | "className"> & { label: string; options: [id: string, text: string][]; hint?: ReactNode }) {
+  const { isInvalid, fault } = useFault(props.name);
   return (
-    <AriaSelect {...props} className={css.field}>
+    <AriaSelect {...props} isInvalid={isInvalid} className={css.field}>
       <Label className={css.label}>{label}</Label>
       <AriaButton className={`${css.input} ${css.selectButton}`}>
         <SelectValue />
@@ -114,7 +129,7 @@ export function Select({
           {hint}
         </Text>
       )}
-      <FieldError className={css.fault} />
+      <FieldError className={css.fault}>{fault}</FieldError>
       <Popover className={css.popover}>
         <ListBox className={css.options}>
           {options.map(([id, text]) => (
@@ -129,12 +144,13 @@ export function Select({
 }
 
 export function Checkbox({ children, ...props }: Omit<CheckboxFieldProps, "className" | "children"> & { children?: ReactNode }) {
+  const { isInvalid, fault } = useFault(props.name);
   return (
-    <CheckboxField {...props}>
+    <CheckboxField {...props} isInvalid={isInvalid}>
       <CheckboxButton className={css.choice}>
         <span>{children}</span>
       </CheckboxButton>
-      <FieldError className={css.fault} />
+      <FieldError className={css.fault}>{fault}</FieldError>
     </CheckboxField>
   );
 }
@@ -145,8 +161,9 @@ export function Choice({
   options,
   ...props
 }: Omit<RadioGroupProps, "className" | "children"> & { label: string; options: [value: string, text: string, hint?: string][] }) {
+  const { isInvalid, fault } = useFault(props.name);
   return (
-    <RadioGroup {...props} className={css.field}>
+    <RadioGroup {...props} isInvalid={isInvalid} className={css.field}>
       <Label className={css.label}>{label}</Label>
       {options.map(([value, text, hint]) => (
         <Radio key={value} value={value} className={`${css.choice} ${css.radio}`}>
@@ -156,7 +173,7 @@ export function Choice({
           </span>
         </Radio>
       ))}
-      <FieldError className={css.fault} />
+      <FieldError className={css.fault}>{fault}</FieldError>
     </RadioGroup>
   );
 }

@@ -1,7 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
-import { TributaryError } from "../app/app";
+import { Refusal, TributaryError } from "../app/app";
 import { type Texts, useTexts } from "../app/texts";
 import { Button } from "./controls";
 import css from "./kit.module.css";
@@ -34,6 +34,7 @@ export function Badge({ tone = "info", children }: { tone?: Tone; children: Reac
 
 /** The sentence for an error: that of its code, otherwise what the service says. */
 export function messageOf(error: unknown, t: Texts): string {
+  if (error instanceof Refusal) return error.message;
   if (!(error instanceof TributaryError)) return t.errors.unreachable;
   const known = (t.errors.codes as Record<string, string>)[error.code];
   if (known) return known;

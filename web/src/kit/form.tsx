@@ -2,12 +2,21 @@ import { type FormEvent, type ReactNode, useCallback, useState } from "react";
 import { Form as AriaForm } from "react-aria-components";
 
 import { TributaryError } from "../app/app";
-import { Button } from "./controls";
+import { Button, FaultsContext } from "./controls";
 import { Failure } from "./feedback";
 import css from "./kit.module.css";
 
-/** The faults of the fields of a form, by the names of the fields. */
 type Faults = Record<string, string>;
+
+/** A fault of a field that the page itself has found. The action of a form throws it. */
+export class FieldFault extends Error {
+  constructor(
+    readonly field: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
 
 /**
  * Returns what a form needs to call the API: submit calls action with the form's values, and
@@ -34,6 +43,8 @@ export function useSubmit(action: (values: Record<string, string>) => Promise<vo
         const found = faultsOf(error);
         const known = Object.fromEntries(Object.entries(found).filter(([name]) => form.elements.namedItem(name)));
         setFaults(known);
+        const first = Array.from(form.elements).find((element) => element instanceof HTMLElement && (element.getAttribute("name") ?? "") in known);
+        if (first instanceof HTMLElement) first.focus();
         if (Object.keys(found).length === 0 || Object.keys(known).length < Object.keys(found).length) setError(error);
       } finally {
         setPending(false);
@@ -46,6 +57,7 @@ export function useSubmit(action: (values: Record<string, string>) => Promise<vo
 
 /** The sentences of the service begin with the name of the field, which the label says already. */
 function faultsOf(error: unknown): Faults {
+  if (error instanceof FieldFault) return { [error.field]: error.message };
   const faults: Faults = {};
   if (error instanceof TributaryError) {
     for (const { field, message } of error.details) {
@@ -73,9 +85,9 @@ export function Form({
   children?: ReactNode;
 }) {
   return (
-    <AriaForm className={css.form} onSubmit={(event) => void state.submit(event)} validationErrors={state.faults}>
+    <AriaForm className={css.form} onSubmit={(event) => void state.submit(event)} validationBehavior="aria">
       {state.error !== null && <Failure error={state.error} />}
-      {children}
+      <FaultsContext value={state.faults}>{children}</FaultsContext>
       <div className={css.actions}>
         <Button type="submit" kind={kind} isPending={state.pending}>
           {label}

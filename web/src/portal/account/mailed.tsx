@@ -2,8 +2,8 @@ import { useCallback, useState } from "react";
 import { Link } from "react-aria-components";
 
 import { fragment } from "../../app/address";
-import { TributaryError, unwrap, useApp, useSession } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { Refusal, TributaryError, unwrap, useApp, useSession } from "../../app/app";
+import { type Texts, useTexts } from "../../app/texts";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
 import { Form, useSubmit } from "../../kit/form";
 import { Notice } from "../../kit/feedback";
@@ -35,6 +35,12 @@ async function post<T>(path: string, body: object): Promise<T> {
   const result: unknown = response.status === 204 ? {} : await response.json().catch(() => undefined);
   if (!response.ok) throw new TributaryError(response, result);
   return result as T;
+}
+
+/** Returns the error of an acceptance. An invitation that cannot be accepted any more is not found. */
+function invitationError(error: unknown, t: Texts): unknown {
+  const gone = error instanceof TributaryError && error.code === "NOT_FOUND";
+  return gone ? new Refusal(t.errors.codes.INVITE_TOKEN_INVALID) : error;
 }
 
 function Incomplete({ title }: { title: string }) {
@@ -174,6 +180,8 @@ function AcceptAsMember({ token }: { token: string }) {
           token,
           name,
           password,
+        }).catch((error: unknown) => {
+          throw invitationError(error, t);
         });
         forgetToken();
         setJoined(t.account.inviteMemberDone(workspace.name, user.email));
@@ -212,9 +220,11 @@ function AcceptAsPartner({ token }: { token: string }) {
       // The link does not say in which mode the programme is.
       await accept("live").catch((error: unknown) => {
         if (!(error instanceof TributaryError && error.code === "NOT_FOUND")) throw error;
-        return accept("test");
+        return accept("test").catch((error: unknown) => {
+          throw invitationError(error, t);
+        });
       });
-    }, [api, token, terms]),
+    }, [api, token, terms, t]),
   );
   if (joined) {
     return (
@@ -248,7 +258,7 @@ function AcceptAsPartner({ token }: { token: string }) {
           </Button>
         }
       >
-        <Checkbox isSelected={terms} onChange={setTerms}>
+        <Checkbox name="acceptTerms" isSelected={terms} onChange={setTerms}>
           {t.account.inviteTerms}
         </Checkbox>
       </Form>

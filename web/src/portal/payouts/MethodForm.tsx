@@ -6,7 +6,7 @@ import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Choice, LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
 import { looksLikeIban, validIban } from "./iban";
 
@@ -23,14 +23,15 @@ export default function MethodForm() {
   const [method, setMethod] = useState<Method>("paypal");
   const state = useSubmit(
     useCallback(
-      async ({ account, accountHolder, password, code }) => {
+      async ({ account = "", accountHolder, password, code }) => {
+        if (method === "bank_transfer" && looksLikeIban(account) && !validIban(account)) throw new FieldFault("account", t.payouts.ibanWrong);
         const proof = code ? { code } : { password };
         const body = { method, ...(account && { account }), ...(accountHolder && { accountHolder }), ...proof };
         unwrap(await api.PATCH("/api/v1/partner/payout-method", { body }));
         await queries.invalidateQueries({ queryKey: [mode, "profile"] });
         navigate("/payouts");
       },
-      [api, method, mode, navigate, queries],
+      [api, method, mode, navigate, queries, t],
     ),
   );
   const account = { paypal: t.payouts.accountPaypal, wise: t.payouts.accountWise, bank_transfer: t.payouts.accountBank, manual: "", store_credit: "" }[method];
@@ -50,7 +51,6 @@ export default function MethodForm() {
               name="account"
               type={method === "bank_transfer" ? "text" : "email"}
               label={account}
-              validate={(text) => (method === "bank_transfer" && looksLikeIban(text) && !validIban(text) ? t.payouts.ibanWrong : null)}
               autoComplete="off"
               isRequired
             />

@@ -100,7 +100,7 @@ function Terms({ program }: { program: Program }) {
     <Card title={t.programs.facts}>
       <Facts
         rows={[
-          [t.programs.rate, rateOf(program, t, f)],
+          [t.programs.rate, rateOf(program, t, f) + (program.participation?.commissionRate ? ` (${t.rate.own})` : "")],
           [
             t.programs.rules,
             sentences.length === 0 ? null : (
