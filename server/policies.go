@@ -63,6 +63,12 @@ var policies = completed(map[string]Policy{
 	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:        {Accept: PartnerToken, Zone: ZoneAuth},
 	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:        {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
 	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:         {Accept: PartnerToken, Zone: ZoneAuth},
+	affiliatev1.AccountService_ListMerchantSessions_FullMethodName:      {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
+	affiliatev1.AccountService_ListPartnerSessions_FullMethodName:       {Accept: PartnerToken, Zone: ZoneAuth},
+	affiliatev1.AccountService_EndMerchantSession_FullMethodName:        {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
+	affiliatev1.AccountService_EndPartnerSession_FullMethodName:         {Accept: PartnerToken, Zone: ZoneAuth},
+	affiliatev1.AccountService_EndOtherMerchantSessions_FullMethodName:  {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
+	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:   {Accept: PartnerToken, Zone: ZoneAuth},
 
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      {Accept: merchants, Action: readDashboards},
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},

@@ -38,3 +38,20 @@ func TestDeviceHash_IgnoresTheVersionOfTheBrowser(t *testing.T) {
 		}
 	}
 }
+
+func TestDeviceName(t *testing.T) {
+	for agent, want := range map[string]string{
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                  "Firefox on Linux",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 Edg/140.0":               "Edge on Windows",
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1": "Safari on iOS",
+		"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36":                         "Chrome on Android",
+		"Buy cheap <b>pills</b>/1.0 (X11; Linux x86_64)":                                                                                          "Linux",
+		"Buy cheap pills/1.0": "",
+		"curl/8.14.1":         "",
+		"":                    "",
+	} {
+		if got := account.DeviceName(agent); got != want {
+			t.Errorf("DeviceName(%q) = %q, want %q", agent, got, want)
+		}
+	}
+}

@@ -4,7 +4,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/mileusna/useragent"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -29,17 +33,50 @@ type Session struct {
 	RevokedAt     *time.Time
 	BrowserDigest []byte // SHA-256 of the browser's secret; nil if the session has refresh tokens
 	KeepLoggedIn  bool   // the browser keeps the user logged in
+	// Device is the browser and the system of the login (DeviceName).
+	Device string `db:"device,fixed"`
+	// Network is the shortened client address (/24 or /48) at LastUsedAt. It is empty if unknown.
+	Network    string
+	LastUsedAt time.Time // the login or the last refresh
 }
 
-// NewSession returns a session of the user that begins at the given time.
-func NewSession(user affiliate.UserID, now time.Time) Session {
+// NewSession returns a session of the user that begins at the given time, in the given network
+// and with the given user agent.
+func NewSession(user affiliate.UserID, network, agent string, now time.Time) Session {
 	return Session{
 		ID:            affiliate.NewID[affiliate.SessionID](now),
 		User:          user,
 		CreatedAt:     now,
 		IdleExpiresAt: now.Add(RefreshTokenIdle),
 		ExpiresAt:     now.Add(RefreshTokenAbsolute),
+		Device:        DeviceName(agent),
+		Network:       network,
+		LastUsedAt:    now,
 	}
+}
+
+// Names that DeviceName uses. Package useragent also returns parts of unknown user agents,
+// which can be any text.
+var (
+	browserNames = []string{
+		useragent.Chrome, useragent.Edge, useragent.Firefox, useragent.Opera, useragent.OperaMini, useragent.OperaTouch,
+		useragent.Safari, useragent.SamsungBrowser, useragent.Vivaldi, useragent.InternetExplorer, "Huawei Browser", "Miui Browser",
+	}
+	systemNames = []string{useragent.Android, useragent.ChromeOS, useragent.FreeBSD, useragent.IOS, useragent.Linux, useragent.MacOS, useragent.Windows}
+)
+
+// DeviceName returns the browser and the system of a user agent for people, for example
+// "Firefox on Linux". It returns only one of them if the other is unknown, or "".
+func DeviceName(agent string) string {
+	parsed := useragent.Parse(agent)
+	var known []string
+	if slices.Contains(browserNames, parsed.Name) {
+		known = append(known, parsed.Name)
+	}
+	if slices.Contains(systemNames, parsed.OS) {
+		known = append(known, parsed.OS)
+	}
+	return strings.Join(known, " on ")
 }
 
 // recentLogin is the time after a login in which calls that need the password accept the login instead.
@@ -52,14 +89,14 @@ func IsRecentLogin(session affiliate.SessionID, now time.Time) bool {
 	return ok && now.Sub(began) <= recentLogin
 }
 
-// Refresh returns the session of an account with its idle expiry extended. If kind is
-// not nil, the account must be of this kind. Errors: REFRESH_TOKEN_INVALID.
-func (s Session) Refresh(account Account, kind *affiliate.AccountKind, now time.Time) (Session, error) {
+// Refresh returns the session of an account with its idle expiry extended, after a use in the
+// given network. If kind is not nil, the account must be of this kind. Errors: REFRESH_TOKEN_INVALID.
+func (s Session) Refresh(account Account, kind *affiliate.AccountKind, network string, now time.Time) (Session, error) {
 	ended := s.RevokedAt != nil || !now.Before(s.IdleExpiresAt) || !now.Before(s.ExpiresAt)
 	if ended || !account.MayLogIn() || kind != nil && account.Kind != *kind {
 		return Session{}, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
 	}
-	s.IdleExpiresAt = now.Add(s.idleTime())
+	s.IdleExpiresAt, s.Network, s.LastUsedAt = now.Add(s.idleTime()), network, now
 	if s.ExpiresAt.Before(s.IdleExpiresAt) {
 		s.IdleExpiresAt = s.ExpiresAt
 	}
@@ -69,9 +106,9 @@ func (s Session) Refresh(account Account, kind *affiliate.AccountKind, now time.
 // BindBrowser returns the session of an account with a browser instead of refresh tokens. digest
 // is the SHA-256 digest of the browser's secret. The account must be of the given kind. Errors:
 // REFRESH_TOKEN_INVALID.
-func (s Session) BindBrowser(account Account, kind affiliate.AccountKind, digest [sha256.Size]byte, keepLoggedIn bool, now time.Time) (Session, error) {
+func (s Session) BindBrowser(account Account, kind affiliate.AccountKind, digest [sha256.Size]byte, keepLoggedIn bool, network string, now time.Time) (Session, error) {
 	s.BrowserDigest, s.KeepLoggedIn = digest[:], keepLoggedIn
-	return s.Refresh(account, &kind, now)
+	return s.Refresh(account, &kind, network, now)
 }
 
 // idleTime returns the time without a refresh after which the session ends.

@@ -31,8 +31,8 @@ func TestSession_BindBrowser(t *testing.T) {
 		{name: "other kind", kind: affiliate.Merchant},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
-			bound, err := session.BindBrowser(partner, tc.kind, [32]byte{1}, tc.keep, sessionStart)
+			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), "", "", sessionStart)
+			bound, err := session.BindBrowser(partner, tc.kind, [32]byte{1}, tc.keep, "203.0.113.0/24", sessionStart)
 			if err == nil {
 				bound, err = bound.Refresh(partner, nil, sessionStart.Add(tc.renewed))
 			}
@@ -70,11 +70,11 @@ func TestSession_Refresh(t *testing.T) {
 		{name: "route for the other kind", account: account.Account{User: account.User{Kind: partner}}, kind: &merchant},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
+			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), "192.0.2.0/24", "", sessionStart)
 			if tc.revoked {
 				session.RevokedAt = &sessionStart
 			}
-			got, err := session.Refresh(tc.account, tc.kind, sessionStart.Add(tc.after))
+			got, err := session.Refresh(tc.account, tc.kind, "", sessionStart.Add(tc.after))
 			if tc.idle == 0 {
 				if !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
 					t.Errorf("Refresh returns %v, error %v; want %s", got, err, affiliate.ReasonRefreshTokenInvalid)
@@ -90,17 +90,17 @@ func TestSession_Refresh(t *testing.T) {
 
 func TestSession_RefreshEndsAfterNinetyDays(t *testing.T) {
 	owner := account.Account{User: account.User{Kind: affiliate.Partner}}
-	session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
+	session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), "192.0.2.0/24", "", sessionStart)
 	var err error
 	for day := 25; day < 90; day += 25 {
-		if session, err = session.Refresh(owner, nil, sessionStart.AddDate(0, 0, day)); err != nil {
+		if session, err = session.Refresh(owner, nil, "", sessionStart.AddDate(0, 0, day)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if session.IdleExpiresAt != session.ExpiresAt || session.ExpiresAt != sessionStart.AddDate(0, 0, 90) {
 		t.Errorf("idle expiry %v, expiry %v; want both 90 days after %v", session.IdleExpiresAt, session.ExpiresAt, sessionStart)
 	}
-	if _, err := session.Refresh(owner, nil, session.ExpiresAt); !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
+	if _, err := session.Refresh(owner, nil, "", session.ExpiresAt); !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
 		t.Errorf("Refresh after 90 days: error %v, want %s", err, affiliate.ReasonRefreshTokenInvalid)
 	}
 }

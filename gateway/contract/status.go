@@ -68,6 +68,11 @@ var exceptions = map[string]Facts{
 	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:  {Status: http.StatusNoContent},
 	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:   {Status: http.StatusNoContent},
 
+	affiliatev1.AccountService_EndMerchantSession_FullMethodName:       {Status: http.StatusNoContent},
+	affiliatev1.AccountService_EndPartnerSession_FullMethodName:        {Status: http.StatusNoContent},
+	affiliatev1.AccountService_EndOtherMerchantSessions_FullMethodName: {Status: http.StatusNoContent},
+	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:  {Status: http.StatusNoContent},
+
 	affiliatev1.WorkspaceService_CreateInvite_FullMethodName: {Status: http.StatusCreated, AcceptsKey: true},
 	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName: {Status: http.StatusCreated},
 	affiliatev1.WorkspaceService_RemoveMember_FullMethodName: {Status: http.StatusNoContent},

@@ -96,7 +96,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		if err := accounts.InsertMember(ctx, tx, holder.ID, *holder.Member, at); err != nil {
 			return err
 		}
-		session = account.NewSession(holder.ID, at)
+		session = newSession(ctx, holder.ID, at)
 		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}

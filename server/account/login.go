@@ -55,7 +55,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 	}
 
-	session, token := account.NewSession(holder.ID, at), newToken()
+	session, token := newSession(ctx, holder.ID, at), newToken()
 	var workspace *account.Workspace
 	var challenge *affiliate.Error
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -209,7 +209,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		return nil, err
 	}
 
-	session, token := account.NewSession(holder.ID, at), newToken()
+	session, token := newSession(ctx, holder.ID, at), newToken()
 	var workspace *account.Workspace
 	var accepted bool
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {

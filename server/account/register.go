@@ -41,7 +41,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	workspace := account.NewWorkspace(req.GetWorkspaceName(), at)
 	owner := account.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
 	registered := account.Account{User: user, Member: &owner, PasswordHash: hash}
-	session, token := account.NewSession(user.ID, at), newToken()
+	session, token := newSession(ctx, user.ID, at), newToken()
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
 
@@ -155,7 +155,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		if err != nil {
 			return err
 		}
-		session = account.NewSession(registered.ID, at)
+		session = newSession(ctx, registered.ID, at)
 		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	var session account.Session
 	err := s.exchange(ctx, req.GetRefreshToken(), at, func(tx *postgres.Tx, used token, stored account.RefreshToken, owner account.Account) (err error) {
 		holder = owner
-		if session, err = stored.Refresh(holder, kind, at); err != nil {
+		if session, err = stored.Refresh(holder, kind, server.ActorFrom(ctx).AddressPrefix, at); err != nil {
 			return err
 		}
 		if err := accounts.RotateRefreshToken(ctx, tx, session, used.digest(), next.digest(), at); err != nil {
@@ -115,6 +115,85 @@ func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*
 		}
 	}
 	return &affiliatev1.LogoutResponse{}, nil
+}
+
+// ListMerchantSessions returns one page of the caller's sessions.
+func (s *Service) ListMerchantSessions(ctx context.Context, req *affiliatev1.ListSessionsRequest) (*affiliatev1.ListSessionsResponse, error) {
+	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	sessions, total, err := accounts.LiveSessions(ctx, s.DB, caller.User, s.currentTime(), page)
+	if err != nil {
+		return nil, err
+	}
+	toProto := func(session account.Session) *affiliatev1.AccountSession {
+		return &affiliatev1.AccountSession{
+			Id:         session.ID.String(),
+			CreatedAt:  server.Timestamp(session.CreatedAt),
+			LastUsedAt: server.Timestamp(session.LastUsedAt),
+			ExpiresAt:  server.Timestamp(session.IdleExpiresAt),
+			Device:     session.Device,
+			Network:    session.Network,
+			Current:    session.ID == caller.Session,
+		}
+	}
+	return &affiliatev1.ListSessionsResponse{
+		Data: server.ConvertAll(sessions, toProto), Total: server.Total(ctx, total),
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
+	}, nil
+}
+
+// ListPartnerSessions returns one page of the caller's sessions.
+func (s *Service) ListPartnerSessions(ctx context.Context, req *affiliatev1.ListSessionsRequest) (*affiliatev1.ListSessionsResponse, error) {
+	return s.ListMerchantSessions(ctx, req)
+}
+
+// EndMerchantSession ends a session of the caller.
+func (s *Service) EndMerchantSession(ctx context.Context, req *affiliatev1.EndSessionRequest) (*affiliatev1.EndSessionResponse, error) {
+	user, at := server.PrincipalFrom(ctx).User, s.currentTime()
+	return &affiliatev1.EndSessionResponse{}, s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		session := server.PathID[affiliate.SessionID](req.GetSessionId())
+		found, err := accounts.EndSession(ctx, tx, user, session, at)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		holder, err := accounts.Account(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, holder, change{action: "account.end_session", before: map[string]string{"session": session.String()}}, at)
+	})
+}
+
+// EndPartnerSession ends a session of the caller.
+func (s *Service) EndPartnerSession(ctx context.Context, req *affiliatev1.EndSessionRequest) (*affiliatev1.EndSessionResponse, error) {
+	return s.EndMerchantSession(ctx, req)
+}
+
+// EndOtherMerchantSessions ends all sessions of the caller except the session of the call.
+func (s *Service) EndOtherMerchantSessions(ctx context.Context, _ *affiliatev1.EndOtherSessionsRequest) (*affiliatev1.EndOtherSessionsResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	return &affiliatev1.EndOtherSessionsResponse{}, s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := accounts.RevokeOtherSessions(ctx, tx, caller.User, &caller.Session, at); err != nil {
+			return err
+		}
+		holder, err := accounts.Account(ctx, tx, caller.User)
+		if err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, holder, change{action: "account.end_other_sessions"}, at)
+	})
+}
+
+// EndOtherPartnerSessions ends all sessions of the caller except the session of the call.
+func (s *Service) EndOtherPartnerSessions(ctx context.Context, req *affiliatev1.EndOtherSessionsRequest) (*affiliatev1.EndOtherSessionsResponse, error) {
+	return s.EndOtherMerchantSessions(ctx, req)
+}
+
+// newSession returns a session of a user that begins with this call.
+func newSession(ctx context.Context, user affiliate.UserID, at time.Time) account.Session {
+	return account.NewSession(user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx), at)
 }
 
 // workspaceOf returns the workspace of which the account is a member, or nil for a

@@ -215,7 +215,8 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 }
 
 type change struct {
-	action       string // of the audit record
+	action string // of the audit record
+	// notification is empty if the user is not notified.
 	notification notification.Type
 	// before and after are the changed values for the audit record.
 	before, after any
@@ -233,8 +234,10 @@ func recordChange(ctx context.Context, tx *postgres.Tx, account account.Account,
 
 // recordChangeBy does the same as recordChange for a change that the given actor has made.
 func recordChangeBy(ctx context.Context, tx *postgres.Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
-	if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
-		return err
+	if c.notification != "" {
+		if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
+			return err
+		}
 	}
 	if holder.Member == nil {
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{

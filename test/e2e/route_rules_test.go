@@ -25,6 +25,7 @@ func (r response) wantOutcome(want outcome) {
 var (
 	ok           = outcome{status: http.StatusOK}
 	created      = outcome{status: http.StatusCreated}
+	noContent    = outcome{status: http.StatusNoContent}
 	invalid      = outcome{http.StatusBadRequest, "VALIDATION_ERROR"}
 	unauthorized = outcome{http.StatusUnauthorized, "UNAUTHORIZED"}
 	badSecret    = outcome{http.StatusUnauthorized, "INVALID_SECRET_KEY"}
@@ -150,6 +151,12 @@ var routeRules = map[string]rule{
 	"ConfirmPartnerTotp":         {accepts: partners, allowedOutcome: invalid},
 	"RemoveMerchantTotp":         {accepts: members, permission: readDashboards, allowedOutcome: invalid},
 	"RemovePartnerTotp":          {accepts: partners, allowedOutcome: invalid},
+	"ListMerchantSessions":       {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"ListPartnerSessions":        {accepts: partners, allowedOutcome: ok},
+	"EndMerchantSession":         {accepts: members, permission: readDashboards, allowedOutcome: notFound, sharedByModes: true},
+	"EndPartnerSession":          {accepts: partners, allowedOutcome: notFound, sharedByModes: true},
+	"EndOtherMerchantSessions":   {accepts: members, permission: readDashboards, allowedOutcome: noContent},
+	"EndOtherPartnerSessions":    {accepts: partners, allowedOutcome: noContent},
 	"ForgotMerchantPassword":     {accepts: anyone, allowedOutcome: invalid},
 	"ForgotPartnerPassword":      {accepts: anyone, allowedOutcome: invalid},
 	"ResetMerchantPassword":      {accepts: anyone, allowedOutcome: invalid},

@@ -1733,6 +1733,386 @@ func (x *User) GetSecondFactor() bool {
 	return false
 }
 
+type ListSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListSessionsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*AccountSession      `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListSessionsResponse) GetData() []*AccountSession {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListSessionsResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListSessionsResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// AccountSession is a session of an account: a login that has not ended.
+type AccountSession struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The time of the login.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time of the login or of the last refresh, whichever is later. Calls with an access
+	// token do not change it.
+	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// The time at which the session ends if it is not refreshed before.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The browser and the system of the login, for example `Firefox on Linux`. Empty if the
+	// header User-Agent named neither.
+	Device string `protobuf:"bytes,5,opt,name=device,proto3" json:"device,omitempty"`
+	// The network of the login or of the last refresh: the first 24 bits of an IPv4 address, or
+	// the first 48 bits of an IPv6 address. Empty if unknown.
+	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
+	// Whether this is the session of the call.
+	Current       bool `protobuf:"varint,7,opt,name=current,proto3" json:"current,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountSession) Reset() {
+	*x = AccountSession{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountSession) ProtoMessage() {}
+
+func (x *AccountSession) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountSession.ProtoReflect.Descriptor instead.
+func (*AccountSession) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *AccountSession) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AccountSession) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *AccountSession) GetLastUsedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsedAt
+	}
+	return nil
+}
+
+func (x *AccountSession) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *AccountSession) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *AccountSession) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *AccountSession) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+type EndSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionRequest) Reset() {
+	*x = EndSessionRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionRequest) ProtoMessage() {}
+
+func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
+func (*EndSessionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *EndSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type EndSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionResponse) Reset() {
+	*x = EndSessionResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionResponse) ProtoMessage() {}
+
+func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
+func (*EndSessionResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
+}
+
+type EndOtherSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndOtherSessionsRequest) Reset() {
+	*x = EndOtherSessionsRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndOtherSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndOtherSessionsRequest) ProtoMessage() {}
+
+func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndOtherSessionsRequest.ProtoReflect.Descriptor instead.
+func (*EndOtherSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{36}
+}
+
+type EndOtherSessionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndOtherSessionsResponse) Reset() {
+	*x = EndOtherSessionsResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndOtherSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndOtherSessionsResponse) ProtoMessage() {}
+
+func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndOtherSessionsResponse.ProtoReflect.Descriptor instead.
+func (*EndOtherSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{37}
+}
+
 var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
@@ -1855,11 +2235,39 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x0eemail_verified\x18\b \x01(\bR\remailVerified\x12#\n" +
 	"\rsecond_factor\x18\t \x01(\bR\fsecondFactorB\n" +
 	"\n" +
-	"\b_country*`\n" +
+	"\b_country\"{\n" +
+	"\x13ListSessionsRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x88\x01\n" +
+	"\x14ListSessionsResponse\x120\n" +
+	"\x04data\x18\x01 \x03(\v2\x1c.affiliate.v1.AccountSessionR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xa0\x02\n" +
+	"\x0eAccountSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x129\n" +
+	"\n" +
+	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12<\n" +
+	"\flast_used_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"lastUsedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x16\n" +
+	"\x06device\x18\x05 \x01(\tR\x06device\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\tR\anetwork\x12\x18\n" +
+	"\acurrent\x18\a \x01(\bR\acurrent\"2\n" +
+	"\x11EndSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\x14\n" +
+	"\x12EndSessionResponse\"\x19\n" +
+	"\x17EndOtherSessionsRequest\"\x1a\n" +
+	"\x18EndOtherSessionsResponse*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xdc\x1e\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xac%\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -1889,7 +2297,13 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12R\n" +
 	"\vBindBrowser\x12 .affiliate.v1.BindBrowserRequest\x1a!.affiliate.v1.BindBrowserResponse\x12^\n" +
 	"\x13RenewBrowserSession\x12(.affiliate.v1.RenewBrowserSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\x12d\n" +
-	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponseB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponse\x12\x85\x01\n" +
+	"\x14ListMerchantSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/api/v1/auth/merchant/sessions\x12\x8c\x01\n" +
+	"\x12EndMerchantSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"3\x82\xd3\xe4\x93\x02-*+/api/v1/auth/merchant/sessions/{session_id}\x12\x91\x01\n" +
+	"\x18EndOtherMerchantSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/api/v1/auth/merchant/sessions\x12\x83\x01\n" +
+	"\x13ListPartnerSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/auth/partner/sessions\x12\x8a\x01\n" +
+	"\x11EndPartnerSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"2\x82\xd3\xe4\x93\x02,**/api/v1/auth/partner/sessions/{session_id}\x12\x8f\x01\n" +
+	"\x17EndOtherPartnerSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/api/v1/auth/partner/sessionsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_account_proto_rawDescOnce sync.Once
@@ -1904,7 +2318,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
@@ -1938,82 +2352,105 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*RemoveTotpResponse)(nil),         // 29: affiliate.v1.RemoveTotpResponse
 	(*SessionResponse)(nil),            // 30: affiliate.v1.SessionResponse
 	(*User)(nil),                       // 31: affiliate.v1.User
-	(*Workspace)(nil),                  // 32: affiliate.v1.Workspace
-	(Role)(0),                          // 33: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
+	(*ListSessionsRequest)(nil),        // 32: affiliate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 33: affiliate.v1.ListSessionsResponse
+	(*AccountSession)(nil),             // 34: affiliate.v1.AccountSession
+	(*EndSessionRequest)(nil),          // 35: affiliate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),         // 36: affiliate.v1.EndSessionResponse
+	(*EndOtherSessionsRequest)(nil),    // 37: affiliate.v1.EndOtherSessionsRequest
+	(*EndOtherSessionsResponse)(nil),   // 38: affiliate.v1.EndOtherSessionsResponse
+	(*Workspace)(nil),                  // 39: affiliate.v1.Workspace
+	(Role)(0),                          // 40: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),      // 41: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.BindBrowserRequest.kind:type_name -> affiliate.v1.AccountKind
 	0,  // 1: affiliate.v1.RenewBrowserSessionRequest.kind:type_name -> affiliate.v1.AccountKind
 	0,  // 2: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
 	31, // 3: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	32, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	39, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
 	0,  // 5: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	33, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	34, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 8: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 9: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 10: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 11: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 12: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 13: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 14: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 15: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	13, // 16: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	15, // 17: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	15, // 18: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	17, // 19: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	17, // 20: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	19, // 21: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	19, // 22: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	21, // 23: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	21, // 24: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	23, // 25: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 26: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 27: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 28: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	23, // 29: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 30: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 31: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 32: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 33: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	8,  // 34: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
-	10, // 35: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
-	11, // 36: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
-	30, // 37: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 38: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 39: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 40: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 41: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	30, // 42: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	30, // 43: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	30, // 44: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	14, // 45: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	16, // 46: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	16, // 47: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	18, // 48: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	18, // 49: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	20, // 50: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	20, // 51: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	22, // 52: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	22, // 53: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	30, // 54: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 55: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 56: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 57: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	30, // 58: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 59: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 60: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 61: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 62: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	9,  // 63: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
-	30, // 64: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
-	12, // 65: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
-	37, // [37:66] is the sub-list for method output_type
-	8,  // [8:37] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	40, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	41, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	34, // 8: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
+	41, // 9: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
+	41, // 10: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
+	41, // 11: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
+	1,  // 12: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 13: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 14: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 15: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 16: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 17: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 18: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 19: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	13, // 20: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	15, // 21: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	15, // 22: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	17, // 23: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	17, // 24: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	19, // 25: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	19, // 26: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	21, // 27: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	21, // 28: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	23, // 29: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 30: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 31: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 32: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	23, // 33: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 34: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 35: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 36: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 37: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	8,  // 38: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
+	10, // 39: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
+	11, // 40: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
+	32, // 41: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
+	35, // 42: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
+	37, // 43: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	32, // 44: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
+	35, // 45: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
+	37, // 46: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	30, // 47: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 48: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 49: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 50: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 51: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	30, // 52: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	30, // 53: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	30, // 54: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	14, // 55: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	16, // 56: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	16, // 57: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	18, // 58: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	18, // 59: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	20, // 60: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	20, // 61: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	22, // 62: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	22, // 63: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	30, // 64: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 65: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 66: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 67: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	30, // 68: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 69: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 70: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 71: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 72: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	9,  // 73: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
+	30, // 74: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
+	12, // 75: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
+	33, // 76: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
+	36, // 77: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
+	38, // 78: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	33, // 79: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
+	36, // 80: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
+	38, // 81: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	47, // [47:82] is the sub-list for method output_type
+	12, // [12:47] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -2027,13 +2464,14 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[30].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -48,6 +48,12 @@ const (
 	AccountService_BindBrowser_FullMethodName                = "/affiliate.v1.AccountService/BindBrowser"
 	AccountService_RenewBrowserSession_FullMethodName        = "/affiliate.v1.AccountService/RenewBrowserSession"
 	AccountService_EndBrowserSession_FullMethodName          = "/affiliate.v1.AccountService/EndBrowserSession"
+	AccountService_ListMerchantSessions_FullMethodName       = "/affiliate.v1.AccountService/ListMerchantSessions"
+	AccountService_EndMerchantSession_FullMethodName         = "/affiliate.v1.AccountService/EndMerchantSession"
+	AccountService_EndOtherMerchantSessions_FullMethodName   = "/affiliate.v1.AccountService/EndOtherMerchantSessions"
+	AccountService_ListPartnerSessions_FullMethodName        = "/affiliate.v1.AccountService/ListPartnerSessions"
+	AccountService_EndPartnerSession_FullMethodName          = "/affiliate.v1.AccountService/EndPartnerSession"
+	AccountService_EndOtherPartnerSessions_FullMethodName    = "/affiliate.v1.AccountService/EndOtherPartnerSessions"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -56,8 +62,8 @@ const (
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token, except the routes that send a verification again, that change the address,
-// and that add or remove a second factor.
+// access token, except the routes that send a verification again, that change the address or
+// the password, that add or remove a second factor, and that list or end sessions.
 type AccountServiceClient interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
 	// mode (test and live), and a session. The account is the owner of the workspace. A
@@ -304,6 +310,28 @@ type AccountServiceClient interface {
 	// working at once. The call succeeds even if there is no such session. EndBrowserSession
 	// has no route.
 	EndBrowserSession(ctx context.Context, in *EndBrowserSessionRequest, opts ...grpc.CallOption) (*EndBrowserSessionResponse, error)
+	// ListMerchantSessions returns the sessions of the caller's merchant account that have not ended.
+	// The session that was used last comes first.
+	ListMerchantSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// EndMerchantSession ends one session of the caller's merchant account. Its access tokens stop
+	// working at once. The caller can end the own session, which is a logout. A session that
+	// has ended, and a session of another account, is NOT_FOUND.
+	EndMerchantSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
+	// EndOtherMerchantSessions ends all sessions of the caller's merchant account except the session
+	// of the call. Their access tokens stop working at once. The status is 204 even if there is
+	// no other session.
+	EndOtherMerchantSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error)
+	// ListPartnerSessions returns the sessions of the caller's partner account that have not ended.
+	// The session that was used last comes first.
+	ListPartnerSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// EndPartnerSession ends one session of the caller's partner account. Its access tokens stop
+	// working at once. The caller can end the own session, which is a logout. A session that
+	// has ended, and a session of another account, is NOT_FOUND.
+	EndPartnerSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
+	// EndOtherPartnerSessions ends all sessions of the caller's partner account except the session
+	// of the call. Their access tokens stop working at once. The status is 204 even if there is
+	// no other session.
+	EndOtherPartnerSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error)
 }
 
 type accountServiceClient struct {
@@ -604,14 +632,74 @@ func (c *accountServiceClient) EndBrowserSession(ctx context.Context, in *EndBro
 	return out, nil
 }
 
+func (c *accountServiceClient) ListMerchantSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, AccountService_ListMerchantSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EndMerchantSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_EndMerchantSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EndOtherMerchantSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndOtherSessionsResponse)
+	err := c.cc.Invoke(ctx, AccountService_EndOtherMerchantSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ListPartnerSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, AccountService_ListPartnerSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EndPartnerSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_EndPartnerSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EndOtherPartnerSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndOtherSessionsResponse)
+	err := c.cc.Invoke(ctx, AccountService_EndOtherPartnerSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token, except the routes that send a verification again, that change the address,
-// and that add or remove a second factor.
+// access token, except the routes that send a verification again, that change the address or
+// the password, that add or remove a second factor, and that list or end sessions.
 type AccountServiceServer interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
 	// mode (test and live), and a session. The account is the owner of the workspace. A
@@ -858,6 +946,28 @@ type AccountServiceServer interface {
 	// working at once. The call succeeds even if there is no such session. EndBrowserSession
 	// has no route.
 	EndBrowserSession(context.Context, *EndBrowserSessionRequest) (*EndBrowserSessionResponse, error)
+	// ListMerchantSessions returns the sessions of the caller's merchant account that have not ended.
+	// The session that was used last comes first.
+	ListMerchantSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// EndMerchantSession ends one session of the caller's merchant account. Its access tokens stop
+	// working at once. The caller can end the own session, which is a logout. A session that
+	// has ended, and a session of another account, is NOT_FOUND.
+	EndMerchantSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
+	// EndOtherMerchantSessions ends all sessions of the caller's merchant account except the session
+	// of the call. Their access tokens stop working at once. The status is 204 even if there is
+	// no other session.
+	EndOtherMerchantSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error)
+	// ListPartnerSessions returns the sessions of the caller's partner account that have not ended.
+	// The session that was used last comes first.
+	ListPartnerSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// EndPartnerSession ends one session of the caller's partner account. Its access tokens stop
+	// working at once. The caller can end the own session, which is a logout. A session that
+	// has ended, and a session of another account, is NOT_FOUND.
+	EndPartnerSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
+	// EndOtherPartnerSessions ends all sessions of the caller's partner account except the session
+	// of the call. Their access tokens stop working at once. The status is 204 even if there is
+	// no other session.
+	EndOtherPartnerSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -954,6 +1064,24 @@ func (UnimplementedAccountServiceServer) RenewBrowserSession(context.Context, *R
 }
 func (UnimplementedAccountServiceServer) EndBrowserSession(context.Context, *EndBrowserSessionRequest) (*EndBrowserSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndBrowserSession not implemented")
+}
+func (UnimplementedAccountServiceServer) ListMerchantSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMerchantSessions not implemented")
+}
+func (UnimplementedAccountServiceServer) EndMerchantSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndMerchantSession not implemented")
+}
+func (UnimplementedAccountServiceServer) EndOtherMerchantSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndOtherMerchantSessions not implemented")
+}
+func (UnimplementedAccountServiceServer) ListPartnerSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPartnerSessions not implemented")
+}
+func (UnimplementedAccountServiceServer) EndPartnerSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndPartnerSession not implemented")
+}
+func (UnimplementedAccountServiceServer) EndOtherPartnerSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndOtherPartnerSessions not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -1498,6 +1626,114 @@ func _AccountService_EndBrowserSession_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_ListMerchantSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ListMerchantSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ListMerchantSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ListMerchantSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EndMerchantSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EndMerchantSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EndMerchantSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EndMerchantSession(ctx, req.(*EndSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EndOtherMerchantSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndOtherSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EndOtherMerchantSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EndOtherMerchantSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EndOtherMerchantSessions(ctx, req.(*EndOtherSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ListPartnerSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ListPartnerSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ListPartnerSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ListPartnerSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EndPartnerSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EndPartnerSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EndPartnerSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EndPartnerSession(ctx, req.(*EndSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EndOtherPartnerSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndOtherSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EndOtherPartnerSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EndOtherPartnerSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EndOtherPartnerSessions(ctx, req.(*EndOtherSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1620,6 +1856,30 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndBrowserSession",
 			Handler:    _AccountService_EndBrowserSession_Handler,
+		},
+		{
+			MethodName: "ListMerchantSessions",
+			Handler:    _AccountService_ListMerchantSessions_Handler,
+		},
+		{
+			MethodName: "EndMerchantSession",
+			Handler:    _AccountService_EndMerchantSession_Handler,
+		},
+		{
+			MethodName: "EndOtherMerchantSessions",
+			Handler:    _AccountService_EndOtherMerchantSessions_Handler,
+		},
+		{
+			MethodName: "ListPartnerSessions",
+			Handler:    _AccountService_ListPartnerSessions_Handler,
+		},
+		{
+			MethodName: "EndPartnerSession",
+			Handler:    _AccountService_EndPartnerSession_Handler,
+		},
+		{
+			MethodName: "EndOtherPartnerSessions",
+			Handler:    _AccountService_EndOtherPartnerSessions_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -40,15 +40,17 @@ func LockRefreshToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]
 }
 
 // RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
-// new token with the digest nextDigest and moves the end of the session's idle time to
-// session.IdleExpiresAt.
+// new token with the digest nextDigest and stores the session's last use and the end of its
+// idle time.
 func RotateRefreshToken(ctx context.Context, tx *postgres.Tx, session account.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
-			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
+			extended as (
+				update sessions set idle_expires_at = @idle_expires_at, network = @network, last_used_at = @at where id = @session)
 		insert into refresh_tokens (digest, session_id, created_at) values (@next, @session, @at)`
 	return postgres.Exec(ctx, tx, rotate, pgx.NamedArgs{
-		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": usedDigest[:], "next": nextDigest[:], "at": at,
+		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "network": session.Network,
+		"used": usedDigest[:], "next": nextDigest[:], "at": at,
 	})
 }
 
@@ -57,7 +59,7 @@ func BindBrowser(ctx context.Context, tx *postgres.Tx, session account.Session, 
 	const bind = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used)
 		update sessions
-		set browser_digest = @browser_digest, keep_logged_in = @keep_logged_in, idle_expires_at = @idle_expires_at
+		set browser_digest = @browser_digest, keep_logged_in = @keep_logged_in, idle_expires_at = @idle_expires_at, last_used_at = @at
 		where id = @session`
 	return postgres.Exec(ctx, tx, bind, pgx.NamedArgs{
 		"session": session.ID, "browser_digest": session.BrowserDigest, "keep_logged_in": session.KeepLoggedIn,
@@ -95,16 +97,50 @@ func BrowserSession(
 }
 
 // ExtendSession moves the end of a session's idle time from the given time to
-// session.IdleExpiresAt. extended is false if another transaction has moved it before.
+// session.IdleExpiresAt, and stores the network and the time of the use. extended is false if another transaction has moved it before.
 func ExtendSession(ctx context.Context, db *postgres.DB, session account.Session, from time.Time) (extended bool, err error) {
-	const extend = `update sessions set idle_expires_at = $3 where id = $1 and idle_expires_at = $2`
-	n, err := postgres.ExecCount(ctx, db, extend, session.ID, from, session.IdleExpiresAt)
+	const extend = `
+		update sessions set idle_expires_at = $3, network = $4, last_used_at = $5
+		where id = $1 and idle_expires_at = $2`
+	n, err := postgres.ExecCount(ctx, db, extend, session.ID, from, session.IdleExpiresAt, session.Network, session.LastUsedAt)
 	return n == 1, err
 }
 
 // EndBrowserSession revokes the session of a browser. An unknown digest is not an error.
 func EndBrowserSession(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, at time.Time) error {
 	return postgres.Exec(ctx, db, `update sessions set revoked_at = $2 where browser_digest = $1 and revoked_at is null`, digest[:], at)
+}
+
+// Sessions that can be refreshed at a time. ActiveSession does not check the idle time.
+const liveSessions = ` from sessions s where s.user_id = @user and s.revoked_at is null and s.expires_at > @now and s.idle_expires_at > @now`
+
+var (
+	countSessions = postgres.CountUpTo(affiliate.MaxTotal, liveSessions)
+	listSessions  = `select ` + postgres.Columns[account.Session]("s") + liveSessions + ` order by s.last_used_at desc, s.id desc limit @limit offset @offset`
+)
+
+// LiveSessions returns one page of the sessions of a user that have not ended, and their
+// number. The session that was used last comes first.
+func LiveSessions(
+	ctx context.Context, db *postgres.DB, user affiliate.UserID, now time.Time, page affiliate.Page,
+) ([]account.Session, int64, error) {
+	args := pgx.NamedArgs{"user": user, "now": now, "limit": page.Size, "offset": page.Offset()}
+	total, err := postgres.Value[int64](ctx, db, countSessions, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	sessions, err := postgres.List[account.Session](ctx, db, listSessions, args)
+	return sessions, total, err
+}
+
+// EndSession revokes a session of a user. found is false if the user has no such session or
+// it has ended.
+func EndSession(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, id affiliate.SessionID, at time.Time) (found bool, err error) {
+	const end = `
+		update sessions set revoked_at = $3
+		where id = $1 and user_id = $2 and revoked_at is null and expires_at > $3 and idle_expires_at > $3`
+	n, err := postgres.ExecCount(ctx, tx, end, id, user, at)
+	return n == 1, err
 }
 
 // RevokeSession revokes a session. The session's access tokens become invalid too.

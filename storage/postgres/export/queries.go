@@ -210,7 +210,7 @@ var queries = map[Level]map[Part]query{
 // The records of accounts.
 var (
 	sessions = query{
-		from: "sessions t", columns: "id user_id created_at idle_expires_at expires_at revoked_at keep_logged_in", where: ofUser, order: byID,
+		from: "sessions t", columns: "id user_id device network created_at last_used_at idle_expires_at expires_at revoked_at keep_logged_in", where: ofUser, order: byID,
 	}
 	// The user agents of a network are keyed hashes, which are not exported.
 	networks = query{

@@ -37,7 +37,7 @@ func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccoun
 // log. An account has few rows in these tables; its notifications are deleted in steps.
 var endAccess = []string{
 	`update sessions set revoked_at = coalesce(revoked_at, @at), expires_at = least(expires_at, @until), idle_expires_at = least(idle_expires_at, @until),
-		browser_digest = null
+			browser_digest = null, device = '', network = ''
 		where user_id = @user`,
 	`delete from refresh_tokens t using sessions s where s.id = t.session_id and s.user_id = @user`,
 	`delete from notification_stream_tickets t using sessions s where s.id = t.session_id and s.user_id = @user`,

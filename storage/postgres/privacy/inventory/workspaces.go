@@ -184,9 +184,11 @@ var security = Area{
 	Tables: []Table{
 		table("sessions", "A session of a signed-in partner or member.", "91 days after the sign-in, also if it was revoked.",
 			pseudonymous(partnerOrMember, "id user_id", "ids of the session and the account", Effects{}).
-				because("The erasure revokes the session at once. The ids stay for 20 minutes, so that access tokens that have not expired are refused."),
+				because("The erasure revokes the session and empties its device and network at once. The ids stay for 20 minutes, so that access tokens that have not expired are refused."),
 			pseudonymous(partnerOrMember, "browser_digest", "digest of the secret in the browser's cookie", account(Null)),
-			business("created_at idle_expires_at expires_at revoked_at keep_logged_in"),
+			personal(partnerOrMember, "network", "network (/24 or /48) of the login or the last refresh", Effects{}),
+			personal(partnerOrMember, "device", "browser and system of the login", Effects{}),
+			business("created_at idle_expires_at expires_at revoked_at keep_logged_in last_used_at"),
 		).deletedBy(accountErasures...),
 		table("refresh_tokens", "A token with which a session is continued, as a digest.", "As long as its session.",
 			pseudonymous(partnerOrMember, "digest session_id", "digest of the token, id of the session", Effects{}),
