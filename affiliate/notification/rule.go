@@ -177,8 +177,8 @@ var notificationRules = []Rule{
 	},
 	{
 		Type: NotifyPasswordChanged, Audience: affiliate.Merchant, Category: CategorySecurity, Severity: SeverityWarning,
-		Title: "Password changed", Body: "The password of {user} was changed. All sessions were ended.", Resource: ResourceUser,
-		Cause: "A user resets the password.",
+		Title: "Password changed", Body: "The password of {user} was changed. All other sessions were ended.", Resource: ResourceUser,
+		Cause: "A user resets or changes the password.",
 	},
 	{
 		Type: NotifyEmailChanged, Audience: affiliate.Merchant, Category: CategorySecurity, Severity: SeverityWarning,
@@ -369,8 +369,8 @@ var notificationRules = []Rule{
 	},
 	{
 		Type: NotifyPasswordChanged, Audience: affiliate.Partner, Category: CategorySecurity, Severity: SeverityWarning,
-		Title: "Password changed", Body: "Your password was changed. All sessions were ended.", Resource: ResourceUser,
-		Cause: "A user resets the password.",
+		Title: "Password changed", Body: "Your password was changed. All other sessions were ended.", Resource: ResourceUser,
+		Cause: "A user resets or changes the password.",
 	},
 	{
 		Type: NotifyEmailChanged, Audience: affiliate.Partner, Category: CategorySecurity, Severity: SeverityWarning,

@@ -72,6 +72,8 @@ var exceptions = map[string]Facts{
 	affiliatev1.AccountService_EndPartnerSession_FullMethodName:        {Status: http.StatusNoContent},
 	affiliatev1.AccountService_EndOtherMerchantSessions_FullMethodName: {Status: http.StatusNoContent},
 	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:  {Status: http.StatusNoContent},
+	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName:   {Status: http.StatusNoContent},
+	affiliatev1.AccountService_ChangePartnerPassword_FullMethodName:    {Status: http.StatusNoContent},
 
 	affiliatev1.WorkspaceService_CreateInvite_FullMethodName: {Status: http.StatusCreated, AcceptsKey: true},
 	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName: {Status: http.StatusCreated},
@@ -194,6 +196,8 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:   {affiliate.ReasonResetToken},
 	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:    {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:     {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName: {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_ChangePartnerPassword_FullMethodName:  {affiliate.ReasonInvalidCredentials},
 
 	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName: {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
 	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:  {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},

@@ -34,7 +34,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	var violations affiliate.Violations
-	checkPassword(req.GetPassword(), req.GetName(), invite.Email, &violations)
+	checkPassword("password", req.GetPassword(), req.GetName(), invite.Email, &violations)
 	if err := violations.Err(); err != nil {
 		return nil, err
 	}

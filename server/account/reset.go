@@ -77,7 +77,7 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, refusal
 	}
 	var violations affiliate.Violations
-	checkPassword(req.GetPassword(), holder.Name, holder.Email, &violations)
+	checkPassword("password", req.GetPassword(), holder.Name, holder.Email, &violations)
 	if err := violations.Err(); err != nil {
 		return nil, err // the token was not used
 	}
@@ -121,6 +121,61 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, refusal
 	}
 	return &affiliatev1.ResetPasswordResponse{}, err
+}
+
+// ChangeMerchantPassword sets a new password of the caller, who proves to be the owner of the
+// account as in ChangeMerchantEmail. It ends all other sessions and revokes the mailed tokens,
+// because a person who knew the old password may have them.
+func (s *Service) ChangeMerchantPassword(ctx context.Context, req *affiliatev1.ChangePasswordRequest) (*affiliatev1.ChangePasswordResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	holder, err := accounts.Account(ctx, s.DB, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	var violations affiliate.Violations
+	checkPassword("new_password", req.GetNewPassword(), holder.Name, holder.Email, &violations)
+	if err := violations.Err(); err != nil {
+		return nil, err
+	}
+	attempt, err := s.throttleCaller(ctx, holder, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.requirePassword(ctx, holder, req.GetCurrentPassword()); err != nil {
+		return nil, err
+	}
+	hash, err := s.hashes.hash(ctx, req.GetNewPassword())
+	if err != nil {
+		return nil, err
+	}
+	var accepted bool
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := s.checkUnchanged(ctx, tx, holder, req.GetCurrentPassword()); err != nil {
+			return err
+		}
+		if accepted, err = s.checkFactor(ctx, tx, holder, req.GetCode(), at); err != nil || !accepted {
+			return err
+		}
+		if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
+			return err
+		}
+		if err := accounts.SetPassword(ctx, tx, holder.ID, hash); err != nil {
+			return err
+		}
+		if err := accounts.RevokeEmailTokens(ctx, tx, holder.ID, at); err != nil {
+			return err
+		}
+		if err := accounts.RevokeOtherSessions(ctx, tx, holder.ID, &caller.Session, at); err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, holder, change{action: "account.change_password", notification: notification.NotifyPasswordChanged}, at)
+	})
+	return &affiliatev1.ChangePasswordResponse{}, refusedCode(accepted, err)
+}
+
+// ChangePartnerPassword sets a new password of the caller.
+func (s *Service) ChangePartnerPassword(ctx context.Context, req *affiliatev1.ChangePasswordRequest) (*affiliatev1.ChangePasswordResponse, error) {
+	return s.ChangeMerchantPassword(ctx, req)
 }
 
 // AddWorkers registers the worker of the job that processes the requests for mails.

@@ -94,20 +94,26 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch r := req.(type) {
 	case *affiliatev1.RegisterMerchantRequest:
-		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
+		checkPassword("password", r.GetPassword(), r.GetName(), r.GetEmail(), &found)
 		checkAddress("email", r.GetEmail(), &found)
 		server.CheckName("name", r.GetName(), &found)
 		server.CheckName("workspace_name", r.GetWorkspaceName(), &found)
 	case *affiliatev1.RegisterPartnerRequest:
-		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
+		checkPassword("password", r.GetPassword(), r.GetName(), r.GetEmail(), &found)
 		checkAddress("email", r.GetEmail(), &found)
 		server.CheckName("name", r.GetName(), &found)
 	case *affiliatev1.AcceptInviteRequest:
-		checkPassword(r.GetPassword(), r.GetName(), "", &found)
+		checkPassword("password", r.GetPassword(), r.GetName(), "", &found)
 		server.CheckName("name", r.GetName(), &found)
 	case *affiliatev1.ResetPasswordRequest:
 		// The reset checks the password again with the stored name.
-		checkPassword(r.GetPassword(), "", "", &found)
+		checkPassword("password", r.GetPassword(), "", "", &found)
+	case *affiliatev1.ChangePasswordRequest:
+		// The change checks the password again with the stored name and address.
+		checkPassword("new_password", r.GetNewPassword(), "", "", &found)
+		if r.GetNewPassword() != "" && r.GetNewPassword() == r.GetCurrentPassword() {
+			found.Add("new_password", "must not be the current password")
+		}
 	case *affiliatev1.ForgotPasswordRequest:
 		checkAddress("email", r.GetEmail(), &found)
 	case *affiliatev1.ChangeEmailRequest:
@@ -116,15 +122,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkPassword adds a violation if a password is easy to guess. The validation of the
-// message rejects an empty password.
-func checkPassword(password, name, email string, found *affiliate.Violations) {
+// checkPassword adds a violation of the field if a password is easy to guess. The validation
+// of the message rejects an empty password.
+func checkPassword(field, password, name, email string, found *affiliate.Violations) {
 	switch {
 	case password == "":
 	case account.CommonPassword(password):
-		found.Add("password", "must not be one of the most common passwords")
+		found.Add(field, "must not be one of the most common passwords")
 	case account.PersonalPassword(password, name, email):
-		found.Add("password", "must not be the name or the e-mail address")
+		found.Add(field, "must not be the name or the e-mail address")
 	}
 }
 

@@ -157,6 +157,8 @@ var routeRules = map[string]rule{
 	"EndPartnerSession":          {accepts: partners, allowedOutcome: notFound, sharedByModes: true},
 	"EndOtherMerchantSessions":   {accepts: members, permission: readDashboards, allowedOutcome: noContent},
 	"EndOtherPartnerSessions":    {accepts: partners, allowedOutcome: noContent},
+	"ChangeMerchantPassword":     {accepts: members, permission: readDashboards, allowedOutcome: invalid},
+	"ChangePartnerPassword":      {accepts: partners, allowedOutcome: invalid},
 	"ForgotMerchantPassword":     {accepts: anyone, allowedOutcome: invalid},
 	"ForgotPartnerPassword":      {accepts: anyone, allowedOutcome: invalid},
 	"ResetMerchantPassword":      {accepts: anyone, allowedOutcome: invalid},

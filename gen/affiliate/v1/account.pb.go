@@ -485,268 +485,6 @@ func (*LogoutResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
-type BindBrowserRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The refresh token of the session.
-	RefreshToken string `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
-	// The kind of the account of the session.
-	Kind AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
-	// Whether the session stays open for 30 days without use. Otherwise it ends after 12 hours
-	// without use. It always ends 90 days after the login.
-	KeepLoggedIn  bool `protobuf:"varint,3,opt,name=keep_logged_in,json=keepLoggedIn,proto3" json:"keep_logged_in,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BindBrowserRequest) Reset() {
-	*x = BindBrowserRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BindBrowserRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BindBrowserRequest) ProtoMessage() {}
-
-func (x *BindBrowserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BindBrowserRequest.ProtoReflect.Descriptor instead.
-func (*BindBrowserRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *BindBrowserRequest) GetRefreshToken() string {
-	if x != nil {
-		return x.RefreshToken
-	}
-	return ""
-}
-
-func (x *BindBrowserRequest) GetKind() AccountKind {
-	if x != nil {
-		return x.Kind
-	}
-	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
-}
-
-func (x *BindBrowserRequest) GetKeepLoggedIn() bool {
-	if x != nil {
-		return x.KeepLoggedIn
-	}
-	return false
-}
-
-type BindBrowserResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The secret of the browser: 256 random bits as base64url. It is not shown again.
-	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
-	// The number of seconds after which the session ends if it is not renewed.
-	IdleExpiresIn int64 `protobuf:"varint,2,opt,name=idle_expires_in,json=idleExpiresIn,proto3" json:"idle_expires_in,omitempty"`
-	// The number of seconds after which the session ends, even if it is renewed.
-	ExpiresIn     int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BindBrowserResponse) Reset() {
-	*x = BindBrowserResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BindBrowserResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BindBrowserResponse) ProtoMessage() {}
-
-func (x *BindBrowserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BindBrowserResponse.ProtoReflect.Descriptor instead.
-func (*BindBrowserResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *BindBrowserResponse) GetBrowserSecret() string {
-	if x != nil {
-		return x.BrowserSecret
-	}
-	return ""
-}
-
-func (x *BindBrowserResponse) GetIdleExpiresIn() int64 {
-	if x != nil {
-		return x.IdleExpiresIn
-	}
-	return 0
-}
-
-func (x *BindBrowserResponse) GetExpiresIn() int64 {
-	if x != nil {
-		return x.ExpiresIn
-	}
-	return 0
-}
-
-type RenewBrowserSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The secret of the browser.
-	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
-	// The kind of the account of the session.
-	Kind          AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenewBrowserSessionRequest) Reset() {
-	*x = RenewBrowserSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenewBrowserSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenewBrowserSessionRequest) ProtoMessage() {}
-
-func (x *RenewBrowserSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenewBrowserSessionRequest.ProtoReflect.Descriptor instead.
-func (*RenewBrowserSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *RenewBrowserSessionRequest) GetBrowserSecret() string {
-	if x != nil {
-		return x.BrowserSecret
-	}
-	return ""
-}
-
-func (x *RenewBrowserSessionRequest) GetKind() AccountKind {
-	if x != nil {
-		return x.Kind
-	}
-	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
-}
-
-type EndBrowserSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The secret of the browser.
-	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndBrowserSessionRequest) Reset() {
-	*x = EndBrowserSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndBrowserSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndBrowserSessionRequest) ProtoMessage() {}
-
-func (x *EndBrowserSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndBrowserSessionRequest.ProtoReflect.Descriptor instead.
-func (*EndBrowserSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *EndBrowserSessionRequest) GetBrowserSecret() string {
-	if x != nil {
-		return x.BrowserSecret
-	}
-	return ""
-}
-
-type EndBrowserSessionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndBrowserSessionResponse) Reset() {
-	*x = EndBrowserSessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndBrowserSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndBrowserSessionResponse) ProtoMessage() {}
-
-func (x *EndBrowserSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndBrowserSessionResponse.ProtoReflect.Descriptor instead.
-func (*EndBrowserSessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
-}
-
 type VerifyEmailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token in the link of the mail.
@@ -757,7 +495,7 @@ type VerifyEmailRequest struct {
 
 func (x *VerifyEmailRequest) Reset() {
 	*x = VerifyEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +507,7 @@ func (x *VerifyEmailRequest) String() string {
 func (*VerifyEmailRequest) ProtoMessage() {}
 
 func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +520,7 @@ func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailRequest.ProtoReflect.Descriptor instead.
 func (*VerifyEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *VerifyEmailRequest) GetToken() string {
@@ -804,7 +542,7 @@ type VerifyEmailResponse struct {
 
 func (x *VerifyEmailResponse) Reset() {
 	*x = VerifyEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +554,7 @@ func (x *VerifyEmailResponse) String() string {
 func (*VerifyEmailResponse) ProtoMessage() {}
 
 func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +567,7 @@ func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailResponse.ProtoReflect.Descriptor instead.
 func (*VerifyEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *VerifyEmailResponse) GetVerified() bool {
@@ -854,7 +592,7 @@ type ResendVerificationRequest struct {
 
 func (x *ResendVerificationRequest) Reset() {
 	*x = ResendVerificationRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +604,7 @@ func (x *ResendVerificationRequest) String() string {
 func (*ResendVerificationRequest) ProtoMessage() {}
 
 func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +617,7 @@ func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationRequest.ProtoReflect.Descriptor instead.
 func (*ResendVerificationRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 type ResendVerificationResponse struct {
@@ -892,7 +630,7 @@ type ResendVerificationResponse struct {
 
 func (x *ResendVerificationResponse) Reset() {
 	*x = ResendVerificationResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +642,7 @@ func (x *ResendVerificationResponse) String() string {
 func (*ResendVerificationResponse) ProtoMessage() {}
 
 func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +655,7 @@ func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationResponse.ProtoReflect.Descriptor instead.
 func (*ResendVerificationResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResendVerificationResponse) GetSent() bool {
@@ -937,7 +675,7 @@ type ForgotPasswordRequest struct {
 
 func (x *ForgotPasswordRequest) Reset() {
 	*x = ForgotPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +687,7 @@ func (x *ForgotPasswordRequest) String() string {
 func (*ForgotPasswordRequest) ProtoMessage() {}
 
 func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +700,7 @@ func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForgotPasswordRequest) GetEmail() string {
@@ -980,7 +718,7 @@ type ForgotPasswordResponse struct {
 
 func (x *ForgotPasswordResponse) Reset() {
 	*x = ForgotPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +730,7 @@ func (x *ForgotPasswordResponse) String() string {
 func (*ForgotPasswordResponse) ProtoMessage() {}
 
 func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +743,7 @@ func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 type ResetPasswordRequest struct {
@@ -1021,7 +759,7 @@ type ResetPasswordRequest struct {
 
 func (x *ResetPasswordRequest) Reset() {
 	*x = ResetPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +771,7 @@ func (x *ResetPasswordRequest) String() string {
 func (*ResetPasswordRequest) ProtoMessage() {}
 
 func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +784,7 @@ func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ResetPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResetPasswordRequest) GetToken() string {
@@ -1071,7 +809,7 @@ type ResetPasswordResponse struct {
 
 func (x *ResetPasswordResponse) Reset() {
 	*x = ResetPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +821,7 @@ func (x *ResetPasswordResponse) String() string {
 func (*ResetPasswordResponse) ProtoMessage() {}
 
 func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +834,7 @@ func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ResetPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 type ChangeEmailRequest struct {
@@ -1115,7 +853,7 @@ type ChangeEmailRequest struct {
 
 func (x *ChangeEmailRequest) Reset() {
 	*x = ChangeEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +865,7 @@ func (x *ChangeEmailRequest) String() string {
 func (*ChangeEmailRequest) ProtoMessage() {}
 
 func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +878,7 @@ func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailRequest.ProtoReflect.Descriptor instead.
 func (*ChangeEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChangeEmailRequest) GetNewEmail() string {
@@ -1172,7 +910,7 @@ type ChangeEmailResponse struct {
 
 func (x *ChangeEmailResponse) Reset() {
 	*x = ChangeEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +922,7 @@ func (x *ChangeEmailResponse) String() string {
 func (*ChangeEmailResponse) ProtoMessage() {}
 
 func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +935,7 @@ func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailResponse.ProtoReflect.Descriptor instead.
 func (*ChangeEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 type LoginSecondFactorRequest struct {
@@ -1212,7 +950,7 @@ type LoginSecondFactorRequest struct {
 
 func (x *LoginSecondFactorRequest) Reset() {
 	*x = LoginSecondFactorRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +962,7 @@ func (x *LoginSecondFactorRequest) String() string {
 func (*LoginSecondFactorRequest) ProtoMessage() {}
 
 func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +975,7 @@ func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoginSecondFactorRequest.ProtoReflect.Descriptor instead.
 func (*LoginSecondFactorRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LoginSecondFactorRequest) GetChallenge() string {
@@ -1264,7 +1002,7 @@ type EnrollTotpRequest struct {
 
 func (x *EnrollTotpRequest) Reset() {
 	*x = EnrollTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1014,7 @@ func (x *EnrollTotpRequest) String() string {
 func (*EnrollTotpRequest) ProtoMessage() {}
 
 func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1027,7 @@ func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpRequest.ProtoReflect.Descriptor instead.
 func (*EnrollTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EnrollTotpRequest) GetPassword() string {
@@ -1311,7 +1049,7 @@ type EnrollTotpResponse struct {
 
 func (x *EnrollTotpResponse) Reset() {
 	*x = EnrollTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1061,7 @@ func (x *EnrollTotpResponse) String() string {
 func (*EnrollTotpResponse) ProtoMessage() {}
 
 func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1074,7 @@ func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpResponse.ProtoReflect.Descriptor instead.
 func (*EnrollTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EnrollTotpResponse) GetSecret() string {
@@ -1363,7 +1101,7 @@ type ConfirmTotpRequest struct {
 
 func (x *ConfirmTotpRequest) Reset() {
 	*x = ConfirmTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1113,7 @@ func (x *ConfirmTotpRequest) String() string {
 func (*ConfirmTotpRequest) ProtoMessage() {}
 
 func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1126,7 @@ func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ConfirmTotpRequest) GetCode() string {
@@ -1409,7 +1147,7 @@ type ConfirmTotpResponse struct {
 
 func (x *ConfirmTotpResponse) Reset() {
 	*x = ConfirmTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[26]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1159,7 @@ func (x *ConfirmTotpResponse) String() string {
 func (*ConfirmTotpResponse) ProtoMessage() {}
 
 func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[26]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1172,7 @@ func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConfirmTotpResponse) GetRecoveryCodes() []string {
@@ -1454,7 +1192,7 @@ type RemoveTotpRequest struct {
 
 func (x *RemoveTotpRequest) Reset() {
 	*x = RemoveTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[27]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1204,7 @@ func (x *RemoveTotpRequest) String() string {
 func (*RemoveTotpRequest) ProtoMessage() {}
 
 func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[27]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1217,7 @@ func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveTotpRequest) GetCode() string {
@@ -1497,7 +1235,7 @@ type RemoveTotpResponse struct {
 
 func (x *RemoveTotpResponse) Reset() {
 	*x = RemoveTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[28]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1247,7 @@ func (x *RemoveTotpResponse) String() string {
 func (*RemoveTotpResponse) ProtoMessage() {}
 
 func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[28]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1260,7 @@ func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
 }
 
 // SessionResponse holds the tokens of a session and the account that it belongs to.
@@ -1548,7 +1286,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[29]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1298,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[29]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1311,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{29}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -1642,7 +1380,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[30]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1392,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[30]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1405,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{30}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *User) GetId() string {
@@ -1745,7 +1483,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1495,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1508,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListSessionsRequest) GetPage() int32 {
@@ -1803,7 +1541,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1553,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1566,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListSessionsResponse) GetData() []*AccountSession {
@@ -1884,7 +1622,7 @@ type AccountSession struct {
 
 func (x *AccountSession) Reset() {
 	*x = AccountSession{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +1634,7 @@ func (x *AccountSession) String() string {
 func (*AccountSession) ProtoMessage() {}
 
 func (x *AccountSession) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +1647,7 @@ func (x *AccountSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountSession.ProtoReflect.Descriptor instead.
 func (*AccountSession) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AccountSession) GetId() string {
@@ -1970,7 +1708,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +1720,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +1733,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EndSessionRequest) GetSessionId() string {
@@ -2013,7 +1751,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +1763,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +1776,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{30}
 }
 
 type EndOtherSessionsRequest struct {
@@ -2049,7 +1787,7 @@ type EndOtherSessionsRequest struct {
 
 func (x *EndOtherSessionsRequest) Reset() {
 	*x = EndOtherSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +1799,7 @@ func (x *EndOtherSessionsRequest) String() string {
 func (*EndOtherSessionsRequest) ProtoMessage() {}
 
 func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +1812,7 @@ func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsRequest.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{36}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
 }
 
 type EndOtherSessionsResponse struct {
@@ -2085,7 +1823,7 @@ type EndOtherSessionsResponse struct {
 
 func (x *EndOtherSessionsResponse) Reset() {
 	*x = EndOtherSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +1835,7 @@ func (x *EndOtherSessionsResponse) String() string {
 func (*EndOtherSessionsResponse) ProtoMessage() {}
 
 func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +1848,108 @@ func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsResponse.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{37}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+}
+
+type ChangePasswordRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The current password.
+	CurrentPassword string `protobuf:"bytes,1,opt,name=current_password,json=currentPassword,proto3" json:"current_password,omitempty"`
+	// The new password, 10 to 128 characters. Common passwords, the name and the address of
+	// the account, and the current password are not accepted.
+	NewPassword string `protobuf:"bytes,2,opt,name=new_password,json=newPassword,proto3" json:"new_password,omitempty"`
+	// A code of the authenticator app, or a recovery code. It is required if the account has a
+	// second factor.
+	Code          *string `protobuf:"bytes,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangePasswordRequest) Reset() {
+	*x = ChangePasswordRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangePasswordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangePasswordRequest) ProtoMessage() {}
+
+func (x *ChangePasswordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangePasswordRequest.ProtoReflect.Descriptor instead.
+func (*ChangePasswordRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ChangePasswordRequest) GetCurrentPassword() string {
+	if x != nil {
+		return x.CurrentPassword
+	}
+	return ""
+}
+
+func (x *ChangePasswordRequest) GetNewPassword() string {
+	if x != nil {
+		return x.NewPassword
+	}
+	return ""
+}
+
+func (x *ChangePasswordRequest) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+type ChangePasswordResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangePasswordResponse) Reset() {
+	*x = ChangePasswordResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangePasswordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangePasswordResponse) ProtoMessage() {}
+
+func (x *ChangePasswordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangePasswordResponse.ProtoReflect.Descriptor instead.
+func (*ChangePasswordResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
 }
 
 var File_affiliate_v1_account_proto protoreflect.FileDescriptor
@@ -2156,22 +1995,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\rLogoutRequest\x12/\n" +
 	"\rrefresh_token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\frefreshToken\"\x10\n" +
-	"\x0eLogoutResponse\"\xac\x01\n" +
-	"\x12BindBrowserRequest\x123\n" +
-	"\rrefresh_token\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\frefreshToken\x12;\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\x12$\n" +
-	"\x0ekeep_logged_in\x18\x03 \x01(\bR\fkeepLoggedIn\"\x83\x01\n" +
-	"\x13BindBrowserResponse\x12%\n" +
-	"\x0ebrowser_secret\x18\x01 \x01(\tR\rbrowserSecret\x12&\n" +
-	"\x0fidle_expires_in\x18\x02 \x01(\x03R\ridleExpiresIn\x12\x1d\n" +
-	"\n" +
-	"expires_in\x18\x03 \x01(\x03R\texpiresIn\"\x90\x01\n" +
-	"\x1aRenewBrowserSessionRequest\x125\n" +
-	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\x12;\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\"Q\n" +
-	"\x18EndBrowserSessionRequest\x125\n" +
-	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\"\x1b\n" +
-	"\x19EndBrowserSessionResponse\"6\n" +
+	"\x0eLogoutResponse\"6\n" +
 	"\x12VerifyEmailRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\"`\n" +
@@ -2263,11 +2087,20 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x14\n" +
 	"\x12EndSessionResponse\"\x19\n" +
 	"\x17EndOtherSessionsRequest\"\x1a\n" +
-	"\x18EndOtherSessionsResponse*`\n" +
+	"\x18EndOtherSessionsResponse\"\xae\x01\n" +
+	"\x15ChangePasswordRequest\x125\n" +
+	"\x10current_password\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\x0fcurrentPassword\x12-\n" +
+	"\fnew_password\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\n" +
+	"\x18\x80\x01R\vnewPassword\x12&\n" +
+	"\x04code\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01H\x00R\x04code\x88\x01\x01B\a\n" +
+	"\x05_code\"\x18\n" +
+	"\x16ChangePasswordResponse*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xac%\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc0%\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -2294,16 +2127,15 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x11EnrollPartnerTotp\x12\x1f.affiliate.v1.EnrollTotpRequest\x1a .affiliate.v1.EnrollTotpResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/auth/partner/totp/enroll\x12\x87\x01\n" +
 	"\x12ConfirmPartnerTotp\x12 .affiliate.v1.ConfirmTotpRequest\x1a!.affiliate.v1.ConfirmTotpResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/totp/confirm\x12|\n" +
 	"\x11RemovePartnerTotp\x12\x1f.affiliate.v1.RemoveTotpRequest\x1a .affiliate.v1.RemoveTotpResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01**\x19/api/v1/auth/partner/totp\x12\xa8\x01\n" +
-	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12R\n" +
-	"\vBindBrowser\x12 .affiliate.v1.BindBrowserRequest\x1a!.affiliate.v1.BindBrowserResponse\x12^\n" +
-	"\x13RenewBrowserSession\x12(.affiliate.v1.RenewBrowserSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\x12d\n" +
-	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponse\x12\x85\x01\n" +
+	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12\x85\x01\n" +
 	"\x14ListMerchantSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/api/v1/auth/merchant/sessions\x12\x8c\x01\n" +
 	"\x12EndMerchantSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"3\x82\xd3\xe4\x93\x02-*+/api/v1/auth/merchant/sessions/{session_id}\x12\x91\x01\n" +
 	"\x18EndOtherMerchantSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/api/v1/auth/merchant/sessions\x12\x83\x01\n" +
 	"\x13ListPartnerSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/auth/partner/sessions\x12\x8a\x01\n" +
 	"\x11EndPartnerSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"2\x82\xd3\xe4\x93\x02,**/api/v1/auth/partner/sessions/{session_id}\x12\x8f\x01\n" +
-	"\x17EndOtherPartnerSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/api/v1/auth/partner/sessionsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x17EndOtherPartnerSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/api/v1/auth/partner/sessions\x12\x95\x01\n" +
+	"\x16ChangeMerchantPassword\x12#.affiliate.v1.ChangePasswordRequest\x1a$.affiliate.v1.ChangePasswordResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/auth/merchant/password/change\x12\x93\x01\n" +
+	"\x15ChangePartnerPassword\x12#.affiliate.v1.ChangePasswordRequest\x1a$.affiliate.v1.ChangePasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/partner/password/changeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_account_proto_rawDescOnce sync.Once
@@ -2318,7 +2150,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
@@ -2328,129 +2160,122 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*RefreshSessionRequest)(nil),      // 5: affiliate.v1.RefreshSessionRequest
 	(*LogoutRequest)(nil),              // 6: affiliate.v1.LogoutRequest
 	(*LogoutResponse)(nil),             // 7: affiliate.v1.LogoutResponse
-	(*BindBrowserRequest)(nil),         // 8: affiliate.v1.BindBrowserRequest
-	(*BindBrowserResponse)(nil),        // 9: affiliate.v1.BindBrowserResponse
-	(*RenewBrowserSessionRequest)(nil), // 10: affiliate.v1.RenewBrowserSessionRequest
-	(*EndBrowserSessionRequest)(nil),   // 11: affiliate.v1.EndBrowserSessionRequest
-	(*EndBrowserSessionResponse)(nil),  // 12: affiliate.v1.EndBrowserSessionResponse
-	(*VerifyEmailRequest)(nil),         // 13: affiliate.v1.VerifyEmailRequest
-	(*VerifyEmailResponse)(nil),        // 14: affiliate.v1.VerifyEmailResponse
-	(*ResendVerificationRequest)(nil),  // 15: affiliate.v1.ResendVerificationRequest
-	(*ResendVerificationResponse)(nil), // 16: affiliate.v1.ResendVerificationResponse
-	(*ForgotPasswordRequest)(nil),      // 17: affiliate.v1.ForgotPasswordRequest
-	(*ForgotPasswordResponse)(nil),     // 18: affiliate.v1.ForgotPasswordResponse
-	(*ResetPasswordRequest)(nil),       // 19: affiliate.v1.ResetPasswordRequest
-	(*ResetPasswordResponse)(nil),      // 20: affiliate.v1.ResetPasswordResponse
-	(*ChangeEmailRequest)(nil),         // 21: affiliate.v1.ChangeEmailRequest
-	(*ChangeEmailResponse)(nil),        // 22: affiliate.v1.ChangeEmailResponse
-	(*LoginSecondFactorRequest)(nil),   // 23: affiliate.v1.LoginSecondFactorRequest
-	(*EnrollTotpRequest)(nil),          // 24: affiliate.v1.EnrollTotpRequest
-	(*EnrollTotpResponse)(nil),         // 25: affiliate.v1.EnrollTotpResponse
-	(*ConfirmTotpRequest)(nil),         // 26: affiliate.v1.ConfirmTotpRequest
-	(*ConfirmTotpResponse)(nil),        // 27: affiliate.v1.ConfirmTotpResponse
-	(*RemoveTotpRequest)(nil),          // 28: affiliate.v1.RemoveTotpRequest
-	(*RemoveTotpResponse)(nil),         // 29: affiliate.v1.RemoveTotpResponse
-	(*SessionResponse)(nil),            // 30: affiliate.v1.SessionResponse
-	(*User)(nil),                       // 31: affiliate.v1.User
-	(*ListSessionsRequest)(nil),        // 32: affiliate.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 33: affiliate.v1.ListSessionsResponse
-	(*AccountSession)(nil),             // 34: affiliate.v1.AccountSession
-	(*EndSessionRequest)(nil),          // 35: affiliate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),         // 36: affiliate.v1.EndSessionResponse
-	(*EndOtherSessionsRequest)(nil),    // 37: affiliate.v1.EndOtherSessionsRequest
-	(*EndOtherSessionsResponse)(nil),   // 38: affiliate.v1.EndOtherSessionsResponse
-	(*Workspace)(nil),                  // 39: affiliate.v1.Workspace
-	(Role)(0),                          // 40: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),      // 41: google.protobuf.Timestamp
+	(*VerifyEmailRequest)(nil),         // 8: affiliate.v1.VerifyEmailRequest
+	(*VerifyEmailResponse)(nil),        // 9: affiliate.v1.VerifyEmailResponse
+	(*ResendVerificationRequest)(nil),  // 10: affiliate.v1.ResendVerificationRequest
+	(*ResendVerificationResponse)(nil), // 11: affiliate.v1.ResendVerificationResponse
+	(*ForgotPasswordRequest)(nil),      // 12: affiliate.v1.ForgotPasswordRequest
+	(*ForgotPasswordResponse)(nil),     // 13: affiliate.v1.ForgotPasswordResponse
+	(*ResetPasswordRequest)(nil),       // 14: affiliate.v1.ResetPasswordRequest
+	(*ResetPasswordResponse)(nil),      // 15: affiliate.v1.ResetPasswordResponse
+	(*ChangeEmailRequest)(nil),         // 16: affiliate.v1.ChangeEmailRequest
+	(*ChangeEmailResponse)(nil),        // 17: affiliate.v1.ChangeEmailResponse
+	(*LoginSecondFactorRequest)(nil),   // 18: affiliate.v1.LoginSecondFactorRequest
+	(*EnrollTotpRequest)(nil),          // 19: affiliate.v1.EnrollTotpRequest
+	(*EnrollTotpResponse)(nil),         // 20: affiliate.v1.EnrollTotpResponse
+	(*ConfirmTotpRequest)(nil),         // 21: affiliate.v1.ConfirmTotpRequest
+	(*ConfirmTotpResponse)(nil),        // 22: affiliate.v1.ConfirmTotpResponse
+	(*RemoveTotpRequest)(nil),          // 23: affiliate.v1.RemoveTotpRequest
+	(*RemoveTotpResponse)(nil),         // 24: affiliate.v1.RemoveTotpResponse
+	(*SessionResponse)(nil),            // 25: affiliate.v1.SessionResponse
+	(*User)(nil),                       // 26: affiliate.v1.User
+	(*ListSessionsRequest)(nil),        // 27: affiliate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 28: affiliate.v1.ListSessionsResponse
+	(*AccountSession)(nil),             // 29: affiliate.v1.AccountSession
+	(*EndSessionRequest)(nil),          // 30: affiliate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),         // 31: affiliate.v1.EndSessionResponse
+	(*EndOtherSessionsRequest)(nil),    // 32: affiliate.v1.EndOtherSessionsRequest
+	(*EndOtherSessionsResponse)(nil),   // 33: affiliate.v1.EndOtherSessionsResponse
+	(*ChangePasswordRequest)(nil),      // 34: affiliate.v1.ChangePasswordRequest
+	(*ChangePasswordResponse)(nil),     // 35: affiliate.v1.ChangePasswordResponse
+	(*Workspace)(nil),                  // 36: affiliate.v1.Workspace
+	(Role)(0),                          // 37: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
-	0,  // 0: affiliate.v1.BindBrowserRequest.kind:type_name -> affiliate.v1.AccountKind
-	0,  // 1: affiliate.v1.RenewBrowserSessionRequest.kind:type_name -> affiliate.v1.AccountKind
-	0,  // 2: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
-	31, // 3: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	39, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
-	0,  // 5: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	40, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	41, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	34, // 8: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
-	41, // 9: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
-	41, // 10: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
-	41, // 11: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
-	1,  // 12: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 13: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 14: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 15: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 16: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 17: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 18: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 19: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	13, // 20: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	15, // 21: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	15, // 22: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	17, // 23: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	17, // 24: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	19, // 25: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	19, // 26: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	21, // 27: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	21, // 28: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	23, // 29: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 30: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 31: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 32: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	23, // 33: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 34: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 35: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 36: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 37: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	8,  // 38: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
-	10, // 39: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
-	11, // 40: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
-	32, // 41: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
-	35, // 42: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
-	37, // 43: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	32, // 44: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
-	35, // 45: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
-	37, // 46: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	30, // 47: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 48: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 49: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 50: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 51: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	30, // 52: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	30, // 53: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	30, // 54: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	14, // 55: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	16, // 56: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	16, // 57: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	18, // 58: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	18, // 59: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	20, // 60: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	20, // 61: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	22, // 62: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	22, // 63: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	30, // 64: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 65: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 66: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 67: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	30, // 68: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 69: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 70: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 71: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 72: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	9,  // 73: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
-	30, // 74: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
-	12, // 75: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
-	33, // 76: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
-	36, // 77: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
-	38, // 78: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	33, // 79: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
-	36, // 80: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
-	38, // 81: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	47, // [47:82] is the sub-list for method output_type
-	12, // [12:47] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
+	26, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
+	36, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
+	37, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	38, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	29, // 6: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
+	38, // 7: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
+	38, // 8: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
+	38, // 9: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
+	1,  // 10: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 11: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 12: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 13: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 14: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 15: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 16: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 17: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	8,  // 18: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	10, // 19: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	10, // 20: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	12, // 21: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	12, // 22: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	14, // 23: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	14, // 24: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	16, // 25: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	16, // 26: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	18, // 27: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 28: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 29: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 30: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	18, // 31: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 32: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 33: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 34: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 35: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	27, // 36: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
+	30, // 37: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
+	32, // 38: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	27, // 39: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
+	30, // 40: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
+	32, // 41: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	34, // 42: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	34, // 43: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	25, // 44: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 45: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 46: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 47: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 48: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	25, // 49: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	25, // 50: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	25, // 51: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	9,  // 52: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	11, // 53: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	11, // 54: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	13, // 55: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	13, // 56: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	15, // 57: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	15, // 58: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	17, // 59: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	17, // 60: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	25, // 61: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 62: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 63: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 64: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	25, // 65: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 66: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 67: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 68: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 69: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	28, // 70: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
+	31, // 71: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
+	33, // 72: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	28, // 73: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
+	31, // 74: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
+	33, // 75: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	35, // 76: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	35, // 77: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	44, // [44:78] is the sub-list for method output_type
+	10, // [10:44] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -2462,16 +2287,17 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[20].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[30].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[31].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[26].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -54,6 +54,8 @@ const (
 	AccountService_ListPartnerSessions_FullMethodName        = "/affiliate.v1.AccountService/ListPartnerSessions"
 	AccountService_EndPartnerSession_FullMethodName          = "/affiliate.v1.AccountService/EndPartnerSession"
 	AccountService_EndOtherPartnerSessions_FullMethodName    = "/affiliate.v1.AccountService/EndOtherPartnerSessions"
+	AccountService_ChangeMerchantPassword_FullMethodName     = "/affiliate.v1.AccountService/ChangeMerchantPassword"
+	AccountService_ChangePartnerPassword_FullMethodName      = "/affiliate.v1.AccountService/ChangePartnerPassword"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -332,6 +334,24 @@ type AccountServiceClient interface {
 	// of the call. Their access tokens stop working at once. The status is 204 even if there is
 	// no other session.
 	EndOtherPartnerSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error)
+	// ChangeMerchantPassword sets a new password of the caller's merchant account. All other sessions of
+	// the account end, and all tokens that were mailed for it are revoked.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+	//     factor, also if the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
+	ChangeMerchantPassword(ctx context.Context, in *ChangePasswordRequest, opts ...grpc.CallOption) (*ChangePasswordResponse, error)
+	// ChangePartnerPassword sets a new password of the caller's partner account. All other sessions of
+	// the account end, and all tokens that were mailed for it are revoked.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+	//     factor, also if the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
+	ChangePartnerPassword(ctx context.Context, in *ChangePasswordRequest, opts ...grpc.CallOption) (*ChangePasswordResponse, error)
 }
 
 type accountServiceClient struct {
@@ -692,6 +712,26 @@ func (c *accountServiceClient) EndOtherPartnerSessions(ctx context.Context, in *
 	return out, nil
 }
 
+func (c *accountServiceClient) ChangeMerchantPassword(ctx context.Context, in *ChangePasswordRequest, opts ...grpc.CallOption) (*ChangePasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangePasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ChangeMerchantPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ChangePartnerPassword(ctx context.Context, in *ChangePasswordRequest, opts ...grpc.CallOption) (*ChangePasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangePasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ChangePartnerPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
@@ -968,6 +1008,24 @@ type AccountServiceServer interface {
 	// of the call. Their access tokens stop working at once. The status is 204 even if there is
 	// no other session.
 	EndOtherPartnerSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error)
+	// ChangeMerchantPassword sets a new password of the caller's merchant account. All other sessions of
+	// the account end, and all tokens that were mailed for it are revoked.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+	//     factor, also if the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
+	ChangeMerchantPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error)
+	// ChangePartnerPassword sets a new password of the caller's partner account. All other sessions of
+	// the account end, and all tokens that were mailed for it are revoked.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+	//     factor, also if the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
+	ChangePartnerPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -1082,6 +1140,12 @@ func (UnimplementedAccountServiceServer) EndPartnerSession(context.Context, *End
 }
 func (UnimplementedAccountServiceServer) EndOtherPartnerSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndOtherPartnerSessions not implemented")
+}
+func (UnimplementedAccountServiceServer) ChangeMerchantPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeMerchantPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) ChangePartnerPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangePartnerPassword not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -1734,6 +1798,42 @@ func _AccountService_EndOtherPartnerSessions_Handler(srv interface{}, ctx contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_ChangeMerchantPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangePasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ChangeMerchantPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ChangeMerchantPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ChangeMerchantPassword(ctx, req.(*ChangePasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ChangePartnerPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangePasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ChangePartnerPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ChangePartnerPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ChangePartnerPassword(ctx, req.(*ChangePasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1880,6 +1980,14 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndOtherPartnerSessions",
 			Handler:    _AccountService_EndOtherPartnerSessions_Handler,
+		},
+		{
+			MethodName: "ChangeMerchantPassword",
+			Handler:    _AccountService_ChangeMerchantPassword_Handler,
+		},
+		{
+			MethodName: "ChangePartnerPassword",
+			Handler:    _AccountService_ChangePartnerPassword_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
