@@ -71,6 +71,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:   {Accept: PartnerToken, Zone: ZoneAuth},
 	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName:    {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
 	affiliatev1.AccountService_ChangePartnerPassword_FullMethodName:     {Accept: PartnerToken, Zone: ZoneAuth},
+	affiliatev1.AccountService_UpdateMerchantAccount_FullMethodName:     {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
 
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      {Accept: merchants, Action: readDashboards},
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},

@@ -35,11 +35,19 @@ type User struct {
 	SecondFactor bool
 	Name         string
 	Country      *string // ISO 3166-1 alpha-2
-	CreatedAt    time.Time
+	// Locale is the language in which the user reads the apps. It is empty until the user chooses one.
+	Locale    Locale
+	CreatedAt time.Time
 	// Unclaimed is true for an account that a merchant has created, until its owner sets a
 	// password. Until then, nobody can log in to the account.
 	Unclaimed bool
 }
+
+// Locale is a language of the apps, "en" or "de".
+type Locale string
+
+// DefaultLocale is the language of a user who has not chosen one.
+const DefaultLocale Locale = "en"
 
 // Member is a user's membership in a workspace.
 type Member struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/participant"
@@ -58,6 +59,7 @@ type Profile struct {
 	Country     *string // ISO 3166-1 alpha-2
 	CompanyName *string
 	WebsiteURL  *string
+	Locale      account.Locale  `db:"locale,nullable"` // empty until the partner chooses one
 	Version     int             // increases by one with every change
 	CreatedAt   time.Time       `db:"created_at,fixed"`
 	Payout      *payout.Details `db:"-"` // nil until the partner sets a payout method
@@ -69,6 +71,7 @@ type ProfilePatch struct {
 	Country     affiliate.Change[string]
 	CompanyName affiliate.Change[string]
 	WebsiteURL  affiliate.Change[string]
+	Locale      affiliate.Change[account.Locale] // cannot be cleared
 }
 
 // Patch returns p with the given changes. Errors: VALIDATION_ERROR.
@@ -80,21 +83,23 @@ func (p Profile) Patch(patch ProfilePatch) (Profile, error) {
 	p.Country = patch.Country.ApplyOptional(p.Country)
 	p.CompanyName = patch.CompanyName.ApplyOptional(p.CompanyName)
 	p.WebsiteURL = patch.WebsiteURL.ApplyOptional(p.WebsiteURL)
+	p.Locale = patch.Locale.Apply(p.Locale, "")
 	return p, nil
 }
 
 // ProfileObject holds the fields of a profile that are compared after an update. The
 // audit log of the account stores the names of the changed fields, not their values.
 type ProfileObject struct {
-	Name        string  `json:"name"`
-	Country     *string `json:"country"`
-	CompanyName *string `json:"company_name"`
-	WebsiteURL  *string `json:"website_url"`
+	Name        string         `json:"name"`
+	Country     *string        `json:"country"`
+	CompanyName *string        `json:"company_name"`
+	WebsiteURL  *string        `json:"website_url"`
+	Locale      account.Locale `json:"locale"`
 }
 
 // Object returns the fields of p that are compared after an update.
 func (p Profile) Object() ProfileObject {
-	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL}
+	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL, Locale: p.Locale}
 }
 
 // Commission is a commission of a partner. The partner must not see the data about the

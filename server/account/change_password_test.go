@@ -1,8 +1,11 @@
 package account_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -76,4 +79,42 @@ func TestChangePassword_RequiresCodeOfSecondFactor(t *testing.T) {
 		t.Errorf("with a recovery code: %v, want success", err)
 	}
 	pgtest.RequireRefusal(t, f.changePassword(session, newPassword, password, recovery[0]), affiliate.ReasonInvalidCredentials)
+}
+
+func TestUpdateMerchantAccount_ChangesNamedFields(t *testing.T) {
+	f := newFixture(t)
+	session := f.merchant("mara@shop.example")
+	if session.User.Locale != "en" {
+		t.Errorf("a new account has the locale %q, want en", session.User.Locale)
+	}
+	update := func(req *affiliatev1.UpdateMerchantAccountRequest, paths ...string) *affiliatev1.User {
+		t.Helper()
+		req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
+		user, err := f.UpdateMerchantAccount(f.as(session), req)
+		if err != nil || len(f.Check(req)) > 0 {
+			t.Fatalf("UpdateMerchantAccount: %v; violations %v", err, f.Check(req))
+		}
+		return user
+	}
+	if user := update(&affiliatev1.UpdateMerchantAccountRequest{Locale: "de"}, "locale"); user.Name != "Mara" || user.Locale != "de" || user.Role != affiliatev1.Role_ROLE_OWNER {
+		t.Errorf("after a change of the locale: %v", user)
+	}
+	update(&affiliatev1.UpdateMerchantAccountRequest{Name: "Mara Mustermann", Locale: "de"}, "name", "locale")
+	update(&affiliatev1.UpdateMerchantAccountRequest{Name: "Mara Mustermann"}, "name")
+	session, err := f.refresh(session.RefreshToken)
+	if err != nil || session.User.Name != "Mara Mustermann" || session.User.Locale != "de" {
+		t.Errorf("the session has the user %v, %v", session, err)
+	}
+	got := f.Texts(`select after::text from audit_log where action = 'account.update' order by at, id`)
+	if want := []string{`{"changed": ["locale"]}`, `{"changed": ["name"]}`}; !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
+	}
+	for field, req := range map[string]*affiliatev1.UpdateMerchantAccountRequest{
+		"name":   {UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}},
+		"locale": {UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"locale"}}},
+	} {
+		if found := f.Check(req); len(found) != 1 || found[0].Field != field {
+			t.Errorf("an empty %s has the violations %v, want one", field, found)
+		}
+	}
 }

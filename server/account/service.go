@@ -114,6 +114,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		if r.GetNewPassword() != "" && r.GetNewPassword() == r.GetCurrentPassword() {
 			found.Add("new_password", "must not be the current password")
 		}
+	case *affiliatev1.UpdateMerchantAccountRequest:
+		server.CheckMask(r, &found, "name", "locale")
+		server.CheckName("name", r.GetName(), &found)
 	case *affiliatev1.ForgotPasswordRequest:
 		checkAddress("email", r.GetEmail(), &found)
 	case *affiliatev1.ChangeEmailRequest:
@@ -146,8 +149,7 @@ func checkAddress(field, email string, found *affiliate.Violations) {
 func (s *Service) sessionResponse(
 	holder account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh string,
 ) (*affiliatev1.SessionResponse, error) {
-	user := holder.User
-	access, err := s.Signer.Sign(user, session, holder.Member)
+	access, err := s.Signer.Sign(holder.User, session, holder.Member)
 	if err != nil {
 		return nil, err
 	}
@@ -156,19 +158,9 @@ func (s *Service) sessionResponse(
 		RefreshToken: refresh,
 		TokenType:    "Bearer",
 		ExpiresIn:    int64(account.AccessTokenLife.Seconds()),
-		User: &affiliatev1.User{
-			Id:            user.ID.String(),
-			Kind:          server.EnumValue[affiliatev1.AccountKind](user.Kind),
-			Email:         user.Email,
-			EmailVerified: user.EmailVerified,
-			SecondFactor:  user.SecondFactor,
-			Name:          user.Name,
-			Country:       user.Country,
-			CreatedAt:     server.Timestamp(user.CreatedAt),
-		},
+		User:         userToProto(holder),
 	}
 	if workspace != nil {
-		resp.User.Role = server.EnumValue[affiliatev1.Role](holder.Member.Role)
 		resp.Workspace = server.WorkspaceForRole(*workspace, holder.Member.Role)
 	}
 	return resp, nil

@@ -1,11 +1,13 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -194,6 +196,54 @@ func (s *Service) EndOtherPartnerSessions(ctx context.Context, req *affiliatev1.
 // newSession returns a session of a user that begins with this call.
 func newSession(ctx context.Context, user affiliate.UserID, at time.Time) account.Session {
 	return account.NewSession(user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx), at)
+}
+
+// UpdateMerchantAccount changes the fields that the update mask names. The audit record has the
+// names of the changed fields, but not their values, because an erasure could not remove them.
+func (s *Service) UpdateMerchantAccount(ctx context.Context, req *affiliatev1.UpdateMerchantAccountRequest) (*affiliatev1.User, error) {
+	user, at := server.PrincipalFrom(ctx).User, s.currentTime()
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.User, error) {
+		if err := accounts.LockUserByID(ctx, tx, user); err != nil {
+			return nil, err
+		}
+		holder, err := accounts.Account(ctx, tx, user)
+		if err != nil {
+			return nil, err
+		}
+		var changed []string
+		paths := req.GetUpdateMask().GetPaths()
+		if name := req.GetName(); slices.Contains(paths, "name") && name != holder.Name {
+			holder.Name, changed = name, append(changed, "name")
+		}
+		if locale := account.Locale(req.GetLocale()); slices.Contains(paths, "locale") && locale != holder.Locale {
+			holder.Locale, changed = locale, append(changed, "locale")
+		}
+		if len(changed) == 0 {
+			return userToProto(holder), nil
+		}
+		if err := accounts.UpdateUser(ctx, tx, holder.User); err != nil {
+			return nil, err
+		}
+		return userToProto(holder), recordChange(ctx, tx, holder, change{action: "account.update", after: map[string][]string{"changed": changed}}, at)
+	})
+}
+
+func userToProto(holder account.Account) *affiliatev1.User {
+	user := &affiliatev1.User{
+		Id:            holder.ID.String(),
+		Kind:          server.EnumValue[affiliatev1.AccountKind](holder.Kind),
+		Email:         holder.Email,
+		EmailVerified: holder.EmailVerified,
+		SecondFactor:  holder.SecondFactor,
+		Name:          holder.Name,
+		Country:       holder.Country,
+		Locale:        string(cmp.Or(holder.Locale, account.DefaultLocale)),
+		CreatedAt:     server.Timestamp(holder.CreatedAt),
+	}
+	if holder.Member != nil {
+		user.Role = server.EnumValue[affiliatev1.Role](holder.Member.Role)
+	}
+	return user
 }
 
 // workspaceOf returns the workspace of which the account is a member, or nil for a

@@ -60,7 +60,7 @@ func TestUpdatePartnerProfile(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
 	type req = affiliatev1.UpdatePartnerProfileRequest
-	want := &affiliatev1.PartnerProfile{Id: jane.String(), Email: "jane@example.com", Name: "Jane", CreatedAt: f.profile(jane).CreatedAt}
+	want := &affiliatev1.PartnerProfile{Id: jane.String(), Email: "jane@example.com", Name: "Jane", Locale: "en", CreatedAt: f.profile(jane).CreatedAt}
 	changes := 0
 	for _, tc := range []struct {
 		name   string
@@ -81,6 +81,7 @@ func TestUpdatePartnerProfile(t *testing.T) {
 		},
 		{"empty company", &req{CompanyName: new("")}, []string{"company_name"}, func(p *affiliatev1.PartnerProfile) { p.CompanyName = nil }},
 		{"company cleared again", &req{}, []string{"company_name"}, nil},
+		{"locale", &req{Locale: "de"}, []string{"locale"}, func(p *affiliatev1.PartnerProfile) { p.Locale = "de" }},
 		{"country and website cleared", &req{}, []string{"country", "website_url"}, func(p *affiliatev1.PartnerProfile) { p.Country, p.WebsiteUrl = nil, nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,11 +1,13 @@
 package partner
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/payout"
@@ -83,6 +85,7 @@ func profileToProto(p partner.Profile) *affiliatev1.PartnerProfile {
 		CompanyName:  p.CompanyName,
 		WebsiteUrl:   p.WebsiteURL,
 		PayoutMethod: payoutMethodToProto(p.Payout),
+		Locale:       string(cmp.Or(p.Locale, account.DefaultLocale)),
 		CreatedAt:    server.Timestamp(p.CreatedAt),
 	}
 }
@@ -114,7 +117,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 }
 
 func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate.Violations) {
-	server.CheckMask(req, found, "name")
+	server.CheckMask(req, found, "name", "locale")
 	server.CheckName("name", req.GetName(), found)
 	if req.WebsiteUrl != nil {
 		if _, ok := affiliate.ParseWebURL(req.GetWebsiteUrl()); !ok {
@@ -137,6 +140,8 @@ func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) partner.ProfilePatch 
 			patch.CompanyName = setOrClear(req.CompanyName)
 		case "website_url":
 			patch.WebsiteURL = setOrClear(req.WebsiteUrl)
+		case "locale":
+			patch.Locale = affiliate.Set(account.Locale(req.GetLocale()))
 		}
 	}
 	return patch

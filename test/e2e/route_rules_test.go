@@ -159,6 +159,7 @@ var routeRules = map[string]rule{
 	"EndOtherPartnerSessions":    {accepts: partners, allowedOutcome: noContent},
 	"ChangeMerchantPassword":     {accepts: members, permission: readDashboards, allowedOutcome: invalid},
 	"ChangePartnerPassword":      {accepts: partners, allowedOutcome: invalid},
+	"UpdateMerchantAccount":      {accepts: members, permission: readDashboards, allowedOutcome: ok},
 	"ForgotMerchantPassword":     {accepts: anyone, allowedOutcome: invalid},
 	"ForgotPartnerPassword":      {accepts: anyone, allowedOutcome: invalid},
 	"ResetMerchantPassword":      {accepts: anyone, allowedOutcome: invalid},

@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1373,7 +1374,10 @@ type User struct {
 	// Whether the owner of the account has proved to read the mail of the address.
 	EmailVerified bool `protobuf:"varint,8,opt,name=email_verified,json=emailVerified,proto3" json:"email_verified,omitempty"`
 	// Whether a login asks for a code of an authenticator app.
-	SecondFactor  bool `protobuf:"varint,9,opt,name=second_factor,json=secondFactor,proto3" json:"second_factor,omitempty"`
+	SecondFactor bool `protobuf:"varint,9,opt,name=second_factor,json=secondFactor,proto3" json:"second_factor,omitempty"`
+	// The language in which the person reads the apps: `en` or `de`. `en` until the person
+	// chooses one.
+	Locale        string `protobuf:"bytes,10,opt,name=locale,proto3" json:"locale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1469,6 +1473,13 @@ func (x *User) GetSecondFactor() bool {
 		return x.SecondFactor
 	}
 	return false
+}
+
+func (x *User) GetLocale() string {
+	if x != nil {
+		return x.Locale
+	}
+	return ""
 }
 
 type ListSessionsRequest struct {
@@ -1952,11 +1963,75 @@ func (*ChangePasswordResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
 }
 
+type UpdateMerchantAccountRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,1,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The name of the person, at most 100 characters. It cannot be cleared.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The language in which the person reads the apps: `en` or `de`. It cannot be cleared.
+	Locale        string `protobuf:"bytes,3,opt,name=locale,proto3" json:"locale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateMerchantAccountRequest) Reset() {
+	*x = UpdateMerchantAccountRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateMerchantAccountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateMerchantAccountRequest) ProtoMessage() {}
+
+func (x *UpdateMerchantAccountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateMerchantAccountRequest.ProtoReflect.Descriptor instead.
+func (*UpdateMerchantAccountRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *UpdateMerchantAccountRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateMerchantAccountRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateMerchantAccountRequest) GetLocale() string {
+	if x != nil {
+		return x.Locale
+	}
+	return ""
+}
+
 var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
+	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
 	"\x17RegisterMerchantRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
@@ -2046,7 +2121,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"expires_in\x18\x04 \x01(\x03R\texpiresIn\x12&\n" +
 	"\x04user\x18\x05 \x01(\v2\x12.affiliate.v1.UserR\x04user\x125\n" +
-	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xc9\x02\n" +
+	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xe1\x02\n" +
 	"\x04User\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindR\x04kind\x12\x14\n" +
@@ -2057,7 +2132,9 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12%\n" +
 	"\x0eemail_verified\x18\b \x01(\bR\remailVerified\x12#\n" +
-	"\rsecond_factor\x18\t \x01(\bR\fsecondFactorB\n" +
+	"\rsecond_factor\x18\t \x01(\bR\fsecondFactor\x12\x16\n" +
+	"\x06locale\x18\n" +
+	" \x01(\tR\x06localeB\n" +
 	"\n" +
 	"\b_country\"{\n" +
 	"\x13ListSessionsRequest\x12 \n" +
@@ -2096,11 +2173,17 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x18\x80\x01R\vnewPassword\x12&\n" +
 	"\x04code\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01H\x00R\x04code\x88\x01\x01B\a\n" +
 	"\x05_code\"\x18\n" +
-	"\x16ChangePasswordResponse*`\n" +
+	"\x16ChangePasswordResponse\"\xa5\x01\n" +
+	"\x1cUpdateMerchantAccountRequest\x12;\n" +
+	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x1f\n" +
+	"\x04name\x18\x02 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01R\x04name\x12'\n" +
+	"\x06locale\x18\x03 \x01(\tB\x0f\xfaB\fr\n" +
+	"R\x00R\x02enR\x02deR\x06locale*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc0%\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc4&\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -2135,7 +2218,8 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x11EndPartnerSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"2\x82\xd3\xe4\x93\x02,**/api/v1/auth/partner/sessions/{session_id}\x12\x8f\x01\n" +
 	"\x17EndOtherPartnerSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/api/v1/auth/partner/sessions\x12\x95\x01\n" +
 	"\x16ChangeMerchantPassword\x12#.affiliate.v1.ChangePasswordRequest\x1a$.affiliate.v1.ChangePasswordResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/auth/merchant/password/change\x12\x93\x01\n" +
-	"\x15ChangePartnerPassword\x12#.affiliate.v1.ChangePasswordRequest\x1a$.affiliate.v1.ChangePasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/partner/password/changeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x15ChangePartnerPassword\x12#.affiliate.v1.ChangePasswordRequest\x1a$.affiliate.v1.ChangePasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/partner/password/change\x12\x81\x01\n" +
+	"\x15UpdateMerchantAccount\x12*.affiliate.v1.UpdateMerchantAccountRequest\x1a\x12.affiliate.v1.User\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/auth/merchant/accountB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_account_proto_rawDescOnce sync.Once
@@ -2150,132 +2234,137 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_affiliate_v1_account_proto_goTypes = []any{
-	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
-	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
-	(*RegisterPartnerRequest)(nil),     // 2: affiliate.v1.RegisterPartnerRequest
-	(*LoginRequest)(nil),               // 3: affiliate.v1.LoginRequest
-	(*AcceptInviteRequest)(nil),        // 4: affiliate.v1.AcceptInviteRequest
-	(*RefreshSessionRequest)(nil),      // 5: affiliate.v1.RefreshSessionRequest
-	(*LogoutRequest)(nil),              // 6: affiliate.v1.LogoutRequest
-	(*LogoutResponse)(nil),             // 7: affiliate.v1.LogoutResponse
-	(*VerifyEmailRequest)(nil),         // 8: affiliate.v1.VerifyEmailRequest
-	(*VerifyEmailResponse)(nil),        // 9: affiliate.v1.VerifyEmailResponse
-	(*ResendVerificationRequest)(nil),  // 10: affiliate.v1.ResendVerificationRequest
-	(*ResendVerificationResponse)(nil), // 11: affiliate.v1.ResendVerificationResponse
-	(*ForgotPasswordRequest)(nil),      // 12: affiliate.v1.ForgotPasswordRequest
-	(*ForgotPasswordResponse)(nil),     // 13: affiliate.v1.ForgotPasswordResponse
-	(*ResetPasswordRequest)(nil),       // 14: affiliate.v1.ResetPasswordRequest
-	(*ResetPasswordResponse)(nil),      // 15: affiliate.v1.ResetPasswordResponse
-	(*ChangeEmailRequest)(nil),         // 16: affiliate.v1.ChangeEmailRequest
-	(*ChangeEmailResponse)(nil),        // 17: affiliate.v1.ChangeEmailResponse
-	(*LoginSecondFactorRequest)(nil),   // 18: affiliate.v1.LoginSecondFactorRequest
-	(*EnrollTotpRequest)(nil),          // 19: affiliate.v1.EnrollTotpRequest
-	(*EnrollTotpResponse)(nil),         // 20: affiliate.v1.EnrollTotpResponse
-	(*ConfirmTotpRequest)(nil),         // 21: affiliate.v1.ConfirmTotpRequest
-	(*ConfirmTotpResponse)(nil),        // 22: affiliate.v1.ConfirmTotpResponse
-	(*RemoveTotpRequest)(nil),          // 23: affiliate.v1.RemoveTotpRequest
-	(*RemoveTotpResponse)(nil),         // 24: affiliate.v1.RemoveTotpResponse
-	(*SessionResponse)(nil),            // 25: affiliate.v1.SessionResponse
-	(*User)(nil),                       // 26: affiliate.v1.User
-	(*ListSessionsRequest)(nil),        // 27: affiliate.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 28: affiliate.v1.ListSessionsResponse
-	(*AccountSession)(nil),             // 29: affiliate.v1.AccountSession
-	(*EndSessionRequest)(nil),          // 30: affiliate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),         // 31: affiliate.v1.EndSessionResponse
-	(*EndOtherSessionsRequest)(nil),    // 32: affiliate.v1.EndOtherSessionsRequest
-	(*EndOtherSessionsResponse)(nil),   // 33: affiliate.v1.EndOtherSessionsResponse
-	(*ChangePasswordRequest)(nil),      // 34: affiliate.v1.ChangePasswordRequest
-	(*ChangePasswordResponse)(nil),     // 35: affiliate.v1.ChangePasswordResponse
-	(*Workspace)(nil),                  // 36: affiliate.v1.Workspace
-	(Role)(0),                          // 37: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
+	(AccountKind)(0),                     // 0: affiliate.v1.AccountKind
+	(*RegisterMerchantRequest)(nil),      // 1: affiliate.v1.RegisterMerchantRequest
+	(*RegisterPartnerRequest)(nil),       // 2: affiliate.v1.RegisterPartnerRequest
+	(*LoginRequest)(nil),                 // 3: affiliate.v1.LoginRequest
+	(*AcceptInviteRequest)(nil),          // 4: affiliate.v1.AcceptInviteRequest
+	(*RefreshSessionRequest)(nil),        // 5: affiliate.v1.RefreshSessionRequest
+	(*LogoutRequest)(nil),                // 6: affiliate.v1.LogoutRequest
+	(*LogoutResponse)(nil),               // 7: affiliate.v1.LogoutResponse
+	(*VerifyEmailRequest)(nil),           // 8: affiliate.v1.VerifyEmailRequest
+	(*VerifyEmailResponse)(nil),          // 9: affiliate.v1.VerifyEmailResponse
+	(*ResendVerificationRequest)(nil),    // 10: affiliate.v1.ResendVerificationRequest
+	(*ResendVerificationResponse)(nil),   // 11: affiliate.v1.ResendVerificationResponse
+	(*ForgotPasswordRequest)(nil),        // 12: affiliate.v1.ForgotPasswordRequest
+	(*ForgotPasswordResponse)(nil),       // 13: affiliate.v1.ForgotPasswordResponse
+	(*ResetPasswordRequest)(nil),         // 14: affiliate.v1.ResetPasswordRequest
+	(*ResetPasswordResponse)(nil),        // 15: affiliate.v1.ResetPasswordResponse
+	(*ChangeEmailRequest)(nil),           // 16: affiliate.v1.ChangeEmailRequest
+	(*ChangeEmailResponse)(nil),          // 17: affiliate.v1.ChangeEmailResponse
+	(*LoginSecondFactorRequest)(nil),     // 18: affiliate.v1.LoginSecondFactorRequest
+	(*EnrollTotpRequest)(nil),            // 19: affiliate.v1.EnrollTotpRequest
+	(*EnrollTotpResponse)(nil),           // 20: affiliate.v1.EnrollTotpResponse
+	(*ConfirmTotpRequest)(nil),           // 21: affiliate.v1.ConfirmTotpRequest
+	(*ConfirmTotpResponse)(nil),          // 22: affiliate.v1.ConfirmTotpResponse
+	(*RemoveTotpRequest)(nil),            // 23: affiliate.v1.RemoveTotpRequest
+	(*RemoveTotpResponse)(nil),           // 24: affiliate.v1.RemoveTotpResponse
+	(*SessionResponse)(nil),              // 25: affiliate.v1.SessionResponse
+	(*User)(nil),                         // 26: affiliate.v1.User
+	(*ListSessionsRequest)(nil),          // 27: affiliate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 28: affiliate.v1.ListSessionsResponse
+	(*AccountSession)(nil),               // 29: affiliate.v1.AccountSession
+	(*EndSessionRequest)(nil),            // 30: affiliate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),           // 31: affiliate.v1.EndSessionResponse
+	(*EndOtherSessionsRequest)(nil),      // 32: affiliate.v1.EndOtherSessionsRequest
+	(*EndOtherSessionsResponse)(nil),     // 33: affiliate.v1.EndOtherSessionsResponse
+	(*ChangePasswordRequest)(nil),        // 34: affiliate.v1.ChangePasswordRequest
+	(*ChangePasswordResponse)(nil),       // 35: affiliate.v1.ChangePasswordResponse
+	(*UpdateMerchantAccountRequest)(nil), // 36: affiliate.v1.UpdateMerchantAccountRequest
+	(*Workspace)(nil),                    // 37: affiliate.v1.Workspace
+	(Role)(0),                            // 38: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),        // 40: google.protobuf.FieldMask
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
 	26, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	36, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	37, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
 	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	37, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	38, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	38, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	39, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
 	29, // 6: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
-	38, // 7: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
-	38, // 8: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
-	38, // 9: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
-	1,  // 10: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 11: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 12: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 13: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 14: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 15: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 16: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 17: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	8,  // 18: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	10, // 19: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	10, // 20: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	12, // 21: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	12, // 22: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	14, // 23: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	14, // 24: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	16, // 25: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	16, // 26: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	18, // 27: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 28: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 29: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 30: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	18, // 31: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 32: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 33: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 34: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 35: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	27, // 36: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
-	30, // 37: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
-	32, // 38: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	27, // 39: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
-	30, // 40: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
-	32, // 41: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	34, // 42: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	34, // 43: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	25, // 44: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 45: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 46: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 47: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 48: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	25, // 49: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	25, // 50: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	25, // 51: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	9,  // 52: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	11, // 53: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	11, // 54: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	13, // 55: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	13, // 56: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	15, // 57: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	15, // 58: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	17, // 59: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	17, // 60: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	25, // 61: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 62: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 63: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 64: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	25, // 65: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 66: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 67: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 68: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 69: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	28, // 70: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
-	31, // 71: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
-	33, // 72: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	28, // 73: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
-	31, // 74: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
-	33, // 75: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	35, // 76: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	35, // 77: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	44, // [44:78] is the sub-list for method output_type
-	10, // [10:44] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	39, // 7: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
+	39, // 8: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
+	39, // 9: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
+	40, // 10: affiliate.v1.UpdateMerchantAccountRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 11: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 12: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 13: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 14: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 15: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 16: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 17: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 18: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	8,  // 19: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	10, // 20: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	10, // 21: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	12, // 22: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	12, // 23: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	14, // 24: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	14, // 25: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	16, // 26: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	16, // 27: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	18, // 28: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 29: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 30: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 31: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	18, // 32: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 33: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 34: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 35: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 36: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	27, // 37: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
+	30, // 38: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
+	32, // 39: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	27, // 40: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
+	30, // 41: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
+	32, // 42: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	34, // 43: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	34, // 44: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	36, // 45: affiliate.v1.AccountService.UpdateMerchantAccount:input_type -> affiliate.v1.UpdateMerchantAccountRequest
+	25, // 46: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 47: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 48: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 49: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 50: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	25, // 51: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	25, // 52: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	25, // 53: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	9,  // 54: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	11, // 55: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	11, // 56: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	13, // 57: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	13, // 58: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	15, // 59: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	15, // 60: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	17, // 61: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	17, // 62: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	25, // 63: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 64: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 65: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 66: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	25, // 67: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 68: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 69: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 70: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 71: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	28, // 72: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
+	31, // 73: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
+	33, // 74: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	28, // 75: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
+	31, // 76: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
+	33, // 77: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	35, // 78: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	35, // 79: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	26, // 80: affiliate.v1.AccountService.UpdateMerchantAccount:output_type -> affiliate.v1.User
+	46, // [46:81] is the sub-list for method output_type
+	11, // [11:46] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -2297,7 +2386,7 @@ func file_affiliate_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

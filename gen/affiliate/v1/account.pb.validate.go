@@ -3882,6 +3882,8 @@ func (m *User) validate(all bool) error {
 
 	// no validation rules for SecondFactor
 
+	// no validation rules for Locale
+
 	if m.Country != nil {
 		// no validation rules for Country
 	}
@@ -5082,3 +5084,163 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ChangePasswordResponseValidationError{}
+
+// Validate checks the field values on UpdateMerchantAccountRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *UpdateMerchantAccountRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateMerchantAccountRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// UpdateMerchantAccountRequestMultiError, or nil if none found.
+func (m *UpdateMerchantAccountRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateMerchantAccountRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateMerchantAccountRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateMerchantAccountRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateMerchantAccountRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if utf8.RuneCountInString(m.GetName()) > 100 {
+		err := UpdateMerchantAccountRequestValidationError{
+			field:  "Name",
+			reason: "value length must be at most 100 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if _, ok := _UpdateMerchantAccountRequest_Locale_InLookup[m.GetLocale()]; !ok {
+		err := UpdateMerchantAccountRequestValidationError{
+			field:  "Locale",
+			reason: "value must be in list [ en de]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return UpdateMerchantAccountRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// UpdateMerchantAccountRequestMultiError is an error wrapping multiple
+// validation errors returned by UpdateMerchantAccountRequest.ValidateAll() if
+// the designated constraints aren't met.
+type UpdateMerchantAccountRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateMerchantAccountRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateMerchantAccountRequestMultiError) AllErrors() []error { return m }
+
+// UpdateMerchantAccountRequestValidationError is the validation error returned
+// by UpdateMerchantAccountRequest.Validate if the designated constraints
+// aren't met.
+type UpdateMerchantAccountRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateMerchantAccountRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateMerchantAccountRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateMerchantAccountRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateMerchantAccountRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateMerchantAccountRequestValidationError) ErrorName() string {
+	return "UpdateMerchantAccountRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateMerchantAccountRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateMerchantAccountRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateMerchantAccountRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateMerchantAccountRequestValidationError{}
+
+var _UpdateMerchantAccountRequest_Locale_InLookup = map[string]struct{}{
+	"":   {},
+	"en": {},
+	"de": {},
+}

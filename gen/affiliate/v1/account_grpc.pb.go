@@ -56,6 +56,7 @@ const (
 	AccountService_EndOtherPartnerSessions_FullMethodName    = "/affiliate.v1.AccountService/EndOtherPartnerSessions"
 	AccountService_ChangeMerchantPassword_FullMethodName     = "/affiliate.v1.AccountService/ChangeMerchantPassword"
 	AccountService_ChangePartnerPassword_FullMethodName      = "/affiliate.v1.AccountService/ChangePartnerPassword"
+	AccountService_UpdateMerchantAccount_FullMethodName      = "/affiliate.v1.AccountService/UpdateMerchantAccount"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -352,6 +353,9 @@ type AccountServiceClient interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	ChangePartnerPassword(ctx context.Context, in *ChangePasswordRequest, opts ...grpc.CallOption) (*ChangePasswordResponse, error)
+	// UpdateMerchantAccount changes the given fields of the caller's account. A field that is
+	// absent keeps its value. The account of a partner is changed with UpdatePartnerProfile.
+	UpdateMerchantAccount(ctx context.Context, in *UpdateMerchantAccountRequest, opts ...grpc.CallOption) (*User, error)
 }
 
 type accountServiceClient struct {
@@ -732,6 +736,16 @@ func (c *accountServiceClient) ChangePartnerPassword(ctx context.Context, in *Ch
 	return out, nil
 }
 
+func (c *accountServiceClient) UpdateMerchantAccount(ctx context.Context, in *UpdateMerchantAccountRequest, opts ...grpc.CallOption) (*User, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(User)
+	err := c.cc.Invoke(ctx, AccountService_UpdateMerchantAccount_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
@@ -1026,6 +1040,9 @@ type AccountServiceServer interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	ChangePartnerPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error)
+	// UpdateMerchantAccount changes the given fields of the caller's account. A field that is
+	// absent keeps its value. The account of a partner is changed with UpdatePartnerProfile.
+	UpdateMerchantAccount(context.Context, *UpdateMerchantAccountRequest) (*User, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -1146,6 +1163,9 @@ func (UnimplementedAccountServiceServer) ChangeMerchantPassword(context.Context,
 }
 func (UnimplementedAccountServiceServer) ChangePartnerPassword(context.Context, *ChangePasswordRequest) (*ChangePasswordResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangePartnerPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) UpdateMerchantAccount(context.Context, *UpdateMerchantAccountRequest) (*User, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateMerchantAccount not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -1834,6 +1854,24 @@ func _AccountService_ChangePartnerPassword_Handler(srv interface{}, ctx context.
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_UpdateMerchantAccount_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateMerchantAccountRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).UpdateMerchantAccount(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_UpdateMerchantAccount_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).UpdateMerchantAccount(ctx, req.(*UpdateMerchantAccountRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1988,6 +2026,10 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangePartnerPassword",
 			Handler:    _AccountService_ChangePartnerPassword_Handler,
+		},
+		{
+			MethodName: "UpdateMerchantAccount",
+			Handler:    _AccountService_UpdateMerchantAccount_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

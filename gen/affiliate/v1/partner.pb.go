@@ -1372,8 +1372,11 @@ type PartnerProfile struct {
 	CompanyName *string `protobuf:"bytes,5,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
 	WebsiteUrl  *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	// How the partner is paid. Null until a method is set.
-	PayoutMethod  *PayoutMethodDetails   `protobuf:"bytes,7,opt,name=payout_method,json=payoutMethod,proto3" json:"payout_method,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	PayoutMethod *PayoutMethodDetails   `protobuf:"bytes,7,opt,name=payout_method,json=payoutMethod,proto3" json:"payout_method,omitempty"`
+	CreatedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The language in which the partner reads the apps: `en` or `de`. `en` until the partner
+	// chooses one.
+	Locale        string `protobuf:"bytes,9,opt,name=locale,proto3" json:"locale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1464,6 +1467,13 @@ func (x *PartnerProfile) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *PartnerProfile) GetLocale() string {
+	if x != nil {
+		return x.Locale
+	}
+	return ""
+}
+
 type UpdatePartnerProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
@@ -1475,7 +1485,9 @@ type UpdatePartnerProfileRequest struct {
 	Country     *string `protobuf:"bytes,3,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	CompanyName *string `protobuf:"bytes,4,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
 	// An http or https URL, at most 2,048 characters.
-	WebsiteUrl    *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	WebsiteUrl *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	// The language in which the partner reads the apps: `en` or `de`. It cannot be cleared.
+	Locale        string `protobuf:"bytes,6,opt,name=locale,proto3" json:"locale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1541,6 +1553,13 @@ func (x *UpdatePartnerProfileRequest) GetCompanyName() string {
 func (x *UpdatePartnerProfileRequest) GetWebsiteUrl() string {
 	if x != nil && x.WebsiteUrl != nil {
 		return *x.WebsiteUrl
+	}
+	return ""
+}
+
+func (x *UpdatePartnerProfileRequest) GetLocale() string {
+	if x != nil {
+		return x.Locale
 	}
 	return ""
 }
@@ -1860,7 +1879,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\rpending_cents\x18\x03 \x01(\x03R\fpendingCents\x12\x1d\n" +
 	"\n" +
 	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\"\x1a\n" +
-	"\x18GetPartnerProfileRequest\"\xe7\x02\n" +
+	"\x18GetPartnerProfileRequest\"\xff\x02\n" +
 	"\x0ePartnerProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\x12\x12\n" +
@@ -1871,11 +1890,12 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"websiteUrl\x88\x01\x01\x12F\n" +
 	"\rpayout_method\x18\a \x01(\v2!.affiliate.v1.PayoutMethodDetailsR\fpayoutMethod\x129\n" +
 	"\n" +
-	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
+	"\x06locale\x18\t \x01(\tR\x06localeB\n" +
 	"\n" +
 	"\b_countryB\x0f\n" +
 	"\r_company_nameB\x0e\n" +
-	"\f_website_url\"\xc0\x02\n" +
+	"\f_website_url\"\xe9\x02\n" +
 	"\x1bUpdatePartnerProfileRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -1884,7 +1904,9 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"^[A-Z]{2}$H\x00R\acountry\x88\x01\x01\x124\n" +
 	"\fcompany_name\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\vcompanyName\x88\x01\x01\x12.\n" +
 	"\vwebsite_url\x18\x05 \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\x02R\n" +
-	"websiteUrl\x88\x01\x01B\n" +
+	"websiteUrl\x88\x01\x01\x12'\n" +
+	"\x06locale\x18\x06 \x01(\tB\x0f\xfaB\fr\n" +
+	"R\x00R\x02enR\x02deR\x06localeB\n" +
 	"\n" +
 	"\b_countryB\x0f\n" +
 	"\r_company_nameB\x0e\n" +

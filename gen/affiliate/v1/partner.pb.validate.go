@@ -2160,6 +2160,8 @@ func (m *PartnerProfile) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for Locale
+
 	if m.Country != nil {
 		// no validation rules for Country
 	}
@@ -2312,6 +2314,17 @@ func (m *UpdatePartnerProfileRequest) validate(all bool) error {
 		errors = append(errors, err)
 	}
 
+	if _, ok := _UpdatePartnerProfileRequest_Locale_InLookup[m.GetLocale()]; !ok {
+		err := UpdatePartnerProfileRequestValidationError{
+			field:  "Locale",
+			reason: "value must be in list [ en de]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
 	if m.Country != nil {
 
 		if !_UpdatePartnerProfileRequest_Country_Pattern.MatchString(m.GetCountry()) {
@@ -2439,6 +2452,12 @@ var _ interface {
 } = UpdatePartnerProfileRequestValidationError{}
 
 var _UpdatePartnerProfileRequest_Country_Pattern = regexp.MustCompile("^[A-Z]{2}$")
+
+var _UpdatePartnerProfileRequest_Locale_InLookup = map[string]struct{}{
+	"":   {},
+	"en": {},
+	"de": {},
+}
 
 // Validate checks the field values on SetPayoutMethodRequest with the rules
 // defined in the proto definition for this message. If any rules are

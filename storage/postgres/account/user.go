@@ -23,7 +23,7 @@ import (
 // partner has no membership. A merchant has none after being removed from the workspace. Each
 // query must add a condition on u.erased_at.
 const (
-	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
+	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, coalesce(u.locale, '') as locale, u.created_at,
 		u.email_verified_at is not null as email_verified, u.unclaimed,
 		exists (select from second_factors f where f.user_id = u.id and f.confirmed_at is not null) as second_factor,
 		m.workspace_id, m.role, coalesce(w.require_second_factor, false) as second_factor_required`
@@ -165,6 +165,12 @@ func SetPassword(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash
 	batch.Queue(`delete from second_factors where user_id = $1 and confirmed_at is null`, id)
 	batch.Queue(`update second_factors set failures = 0 where user_id = $1 and failures > 0`, id)
 	return postgres.Send(ctx, tx, batch)
+}
+
+// UpdateUser stores the name and the locale of a user of a workspace, whom the transaction has locked.
+func UpdateUser(ctx context.Context, tx *postgres.Tx, user account.User) error {
+	const update = `update users set name = $2, locale = nullif($3, ''), version = version + 1 where id = $1 and kind = 'merchant'`
+	return postgres.Exec(ctx, tx, update, user.ID, user.Name, user.Locale)
 }
 
 // VerifyEmail marks a user's address as verified. If it is verified already, the time of

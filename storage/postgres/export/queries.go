@@ -90,7 +90,7 @@ var queries = map[Level]map[Part]query{
 	LevelAccount: {
 		PartProfile: {
 			from:    "users t left join payout_methods p on p.user_id = t.id left join second_factors f on f.user_id = t.id",
-			columns: "id kind email name country company_name website_url email_verified_at previous_email email_changed_at created_at",
+			columns: "id kind email name country locale company_name website_url email_verified_at previous_email email_changed_at created_at",
 			more:    "f.confirmed_at as second_factor_at, p.method, p.account_hint, p.updated_at, p.held_until, p.account",
 			where:   "t.id = @user", order: byID,
 		},

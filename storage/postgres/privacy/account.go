@@ -18,7 +18,7 @@ import (
 // the given keyed digests.
 func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccount, digests privacy.AddressDigests, at time.Time) error {
 	const erase = `
-		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
+		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, locale = null, previous_email = null,
 			company_name = null, website_url = null, email_verified_at = null, unclaimed = false, erased_at = @at, version = version + 1
 		where id = @user`
 	args := pgx.NamedArgs{

@@ -157,6 +157,7 @@ var accounts = Area{
 			personal(partnerOrMember, "email name", "e-mail address and name", account(Pseudonym)),
 			personal(partnerOrMember, "password_hash", "salted Argon2id hash of the password", account(Emptied)),
 			personal(partner, "country company_name website_url", "country, company and website", Effects{Account: Null}),
+			personal(partnerOrMember, "locale", "language of the apps", account(Null)),
 			personal(partnerOrMember, "previous_email", "e-mail address before a change in the last 30 days", account(Null)),
 			business("kind email_verified_at email_changed_at created_at erased_at version unclaimed"),
 		),
