@@ -23,6 +23,7 @@ import (
 var policies = completed(map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  {Accept: NoCredential},
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {Accept: NoCredential},
+	affiliatev1.InstanceService_GetInstance_FullMethodName:  {Accept: NoCredential, Zone: ZoneGeneral},
 
 	// These two methods are available on the private port only. Orchestrators that
 	// support gRPC health checks call them.

@@ -319,6 +319,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ExportService_ServiceDesc, Impl: exports},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(c.db)},
 		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
+		server.Service{Desc: &affiliatev1.InstanceService_ServiceDesc, Impl: c.newInstance()},
 	)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	netmail "net/mail"
@@ -157,7 +158,8 @@ func (m Mail) check() error {
 		err = fmt.Errorf("TRIBUTARY_MAIL_WEBHOOK_SECRET: %w", err)
 	}
 	return errors.Join(
-		checkBaseURL("TRIBUTARY_PUBLIC_URL", m.PublicURL), checkBaseURL("TRIBUTARY_APP_URL", m.AppURL), checkBaseURL("TRIBUTARY_STRIPE_API_URL", m.StripeAPIURL),
+		checkBaseURL("TRIBUTARY_PUBLIC_URL", m.PublicURL), checkBaseURL("TRIBUTARY_APP_URL", m.AppURL), checkBaseURL("TRIBUTARY_PORTAL_URL", m.PortalURL),
+		checkBaseURL("TRIBUTARY_STRIPE_API_URL", m.StripeAPIURL),
 		checkSMTPURL(m.SMTPURL),
 		require(m.SMTPURL == "" || m.MailFrom != "", "TRIBUTARY_SMTP_URL requires TRIBUTARY_MAIL_FROM"),
 		require(m.SMTPURL == "" || m.PublicURL != "", "TRIBUTARY_SMTP_URL requires TRIBUTARY_PUBLIC_URL"),
@@ -187,4 +189,14 @@ func checkBaseURL(name, text string) error {
 func checkMailAddress(name, text string) error {
 	_, err := netmail.ParseAddress(text)
 	return require(text == "" || err == nil, "%s: must be an e-mail address, for example Acme <no-reply@example.com>", name)
+}
+
+// Apps returns the base URLs of the console and of the portal. By default, they are below
+// PublicURL. A URL is empty if neither its setting nor PublicURL is set.
+func (l Links) Apps() (console, portal string) {
+	console, portal = l.AppURL, l.PortalURL
+	if public := strings.TrimSuffix(l.PublicURL, "/"); public != "" {
+		console, portal = cmp.Or(console, public+"/console"), cmp.Or(portal, public+"/portal")
+	}
+	return strings.TrimSuffix(console, "/"), strings.TrimSuffix(portal, "/")
 }

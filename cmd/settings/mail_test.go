@@ -31,6 +31,7 @@ func TestParse_ChecksMailSettings(t *testing.T) {
 		"public URL with path":   {[]string{publicURL + "/tributary"}, ""},
 		"public URL with query":  {[]string{publicURL + "?hunter2"}, "TRIBUTARY_PUBLIC_URL: "},
 		"public URL of a script": {[]string{"TRIBUTARY_PUBLIC_URL=javascript:hunter2"}, "TRIBUTARY_PUBLIC_URL: "},
+		"portal URL with user":   {[]string{"TRIBUTARY_PORTAL_URL=https://hunter2@app.example.com"}, "TRIBUTARY_PORTAL_URL: "},
 		"app URL with user":      {[]string{"TRIBUTARY_APP_URL=https://hunter2@app.example.com"}, "TRIBUTARY_APP_URL: "},
 		"provider with a slash":  {[]string{"TRIBUTARY_MAIL_PROVIDER=a/hunter2"}, "TRIBUTARY_MAIL_PROVIDER: "},
 		"long provider":          {[]string{"TRIBUTARY_MAIL_PROVIDER=" + strings.Repeat("a", 33)}, "TRIBUTARY_MAIL_PROVIDER: "},
@@ -45,6 +46,22 @@ func TestParse_ChecksMailSettings(t *testing.T) {
 			t.Errorf("%s: unexpected error %v", name, err)
 		case tc.fault != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.fault) || strings.Contains(err.Error(), "hunter2")):
 			t.Errorf("%s: the error is %v, want %q without the value", name, err, tc.fault)
+		}
+	}
+}
+
+func TestLinks_Apps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		links           settings.Links
+		console, portal string
+	}{
+		"nothing is set":     {},
+		"below the API":      {settings.Links{PublicURL: "https://api.example.com/"}, "https://api.example.com/console", "https://api.example.com/portal"},
+		"own addresses":      {settings.Links{PublicURL: "https://api.example.com", AppURL: "https://app.example.com/", PortalURL: "https://partners.example.com"}, "https://app.example.com", "https://partners.example.com"},
+		"without public URL": {settings.Links{PortalURL: "https://partners.example.com/"}, "", "https://partners.example.com"},
+	} {
+		if console, portal := tc.links.Apps(); console != tc.console || portal != tc.portal {
+			t.Errorf("%s: Apps() = %q, %q, want %q, %q", name, console, portal, tc.console, tc.portal)
 		}
 	}
 }

@@ -143,6 +143,9 @@ type Links struct {
 	// URLs of notifications start with it. If it is empty, notifications have no action
 	// URL.
 	AppURL string `env:"TRIBUTARY_APP_URL"`
+	// PortalURL is the base URL of the portal for partners. If it is empty, the portal is
+	// below PublicURL.
+	PortalURL string `env:"TRIBUTARY_PORTAL_URL"`
 }
 
 // Registration holds the settings that restrict who can create an account: open, invite
