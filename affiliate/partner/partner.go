@@ -109,7 +109,9 @@ type Commission struct {
 	commission.Commission
 	ProgramName string
 	Link        *affiliate.LinkID
+	LinkCode    *string
 	SubID       *string // of the click, else of the report, else of the link
+	Explanation string  // of the decision in force when the commission was earned
 }
 
 // CommissionFilter restricts a partner's list of commissions. A zero field

@@ -92,7 +92,9 @@ type Commission struct {
 	Commission            affiliate.CommissionID `db:"id"`
 	AmountCents           int64
 	ExternalTransactionID string
+	EventType             affiliate.EventType
 	ApprovedAt            *time.Time
+	CreatedAt             time.Time
 }
 
 // ExportedPayout is a payout with the data that is needed to send the money.

@@ -116,6 +116,7 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {Status: http.StatusCreated, AcceptsKey: true, RequiresKey: true},
 	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: {AnyOrigin: true},
+	affiliatev1.PayoutService_GetPartnerPayout_FullMethodName:   {AnyOrigin: true},
 
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:     {Status: http.StatusCreated},
 	affiliatev1.WebhookService_RetryDelivery_FullMethodName:     {Status: http.StatusAccepted},
@@ -148,10 +149,11 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {BodyLimit: 256 << 10},
 
-	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:    {AnyOrigin: true},
-	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:      {AnyOrigin: true},
-	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName: {AnyOrigin: true},
-	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:     {AnyOrigin: true},
+	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:      {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:        {AnyOrigin: true},
+	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:   {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:       {AnyOrigin: true},
+	affiliatev1.PartnerService_ExportPartnerCommissions_FullMethodName: {AnyOrigin: true},
 }
 
 func factsOf(fullMethod string) Facts {

@@ -70,7 +70,7 @@ func (s *Service) participationToProto(p *partner.Participation) *affiliatev1.Pa
 // commissionToProto converts a commission to the message for the partner, which has only
 // the fields that the partner may see. HoldActive is as in server.CommissionItem.
 func commissionToProto(c partner.Commission, now time.Time) *affiliatev1.PartnerCommission {
-	out := &affiliatev1.PartnerCommission{LinkId: server.OptionalID(c.Link), SubId: c.SubID}
+	out := &affiliatev1.PartnerCommission{LinkId: server.OptionalID(c.Link), LinkCode: c.LinkCode, SubId: c.SubID, Explanation: c.Explanation}
 	item := server.CommissionItem(commission.Item{Commission: c.Commission, ProgramName: c.ProgramName}, now)
 	server.CopyShared(out.ProtoReflect(), item.ProtoReflect())
 	return out
@@ -107,6 +107,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.ListPartnerCommissionsRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	case *affiliatev1.ExportPartnerCommissionsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	case *affiliatev1.UpdatePartnerProfileRequest:
 		checkProfile(req, &found)

@@ -130,7 +130,8 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	flat := p.addCommission(mine, func(c *commission.Commission) {
 		c.Click, c.Type, c.RateBps, c.FlatCents, c.CreatedAt = &click.ID, "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
-	link := affiliate.NewID[affiliate.LinkID](f.Now())
+	link := f.Texts(`select id::text from links where participant_id = $1`, mine.ID)[0]
+	code := f.Texts(`select code from links where participant_id = $1`, mine.ID)[0]
 	f.Exec(`update conversions set link_id = $2, sub_id = 'report' where id = (select conversion_id from commissions where id = $1)`, id, link)
 	list := func() *affiliatev1.ListPartnerCommissionsResponse {
 		t.Helper()
@@ -149,7 +150,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		Mode: affiliatev1.Mode_MODE_LIVE, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED,
 		CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, EventType: affiliatev1.EventType_EVENT_TYPE_RENEWAL,
 		RateBps: new(int32(2000)), AmountCents: 150, OriginalAmountCents: 200, ReversedAmountCents: 50, Currency: "EUR",
-		SaleAmountCents: 1234, BaseAmountCents: 1000, SaleCurrency: "USD", LinkId: new(link.String()), SubId: new("report"), RecurringIndex: new(int32(3)), PromoCode: new("spring"),
+		SaleAmountCents: 1234, BaseAmountCents: 1000, SaleCurrency: "USD", LinkId: &link, LinkCode: &code, SubId: new("report"), Explanation: "A click.", RecurringIndex: new(int32(3)), PromoCode: new("spring"),
 		HoldUntil: server.Timestamp(hold), HoldActive: true, RejectionCode: affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
 		ApprovedAt: server.Timestamp(at), RejectedAt: server.Timestamp(at), PaidAt: server.Timestamp(at), RefundedAt: server.Timestamp(at),
 		CreatedAt: got.Data[0].CreatedAt,
@@ -230,4 +231,42 @@ func TestGetPartnerBalances(t *testing.T) {
 func (p programme) addEntry(participant pgtest.Participant, currency string, cents int64) {
 	p.Helper()
 	p.NewLedgerEntry(participant, cents, func(e *ledger.ManualEntry) { e.Currency = currency })
+}
+
+func TestExportPartnerCommissions_HasOwnRowsAndPartnerColumns(t *testing.T) {
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	alpha, beta := f.program(f.workspace("One"), "=Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
+	inAlpha, inBeta := alpha.join(jane, nil), beta.join(jane, nil)
+	click := f.NewClick(inAlpha, func(c *click.Click) { c.SubID = "post-12" })
+	at := time.Date(2026, 2, 1, 12, 0, 0, 0, time.UTC)
+	first := alpha.addCommission(inAlpha, func(c *commission.Commission) { c.CreatedAt, c.Click, c.PromoCode = at, &click.ID, new("spring") })
+	second := beta.addCommission(inBeta, func(c *commission.Commission) {
+		c.CreatedAt, c.Status, c.ApprovedAt = at.Add(time.Hour), commission.Approved, &at
+	})
+	alpha.addCommission(alpha.join(john, nil))
+	const header = "id,createdAt,status,commissionType,eventType,programName,amountCents,currency,saleAmountCents,saleCurrency," +
+		"linkCode,subId,promoCode,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt\r\n"
+	firstRow := `"` + first.String() + `","2026-02-01T12:00:00.000Z","pending","percentage","purchase","'=Alpha",200,"EUR",1000,"EUR",,"post-12","spring",,,,,` + "\r\n"
+	secondRow := `"` + second.String() + `","2026-02-01T13:00:00.000Z","approved","percentage","purchase","Beta",200,"EUR",1000,"EUR",,,,,"2026-02-01T12:00:00.000Z",,,` + "\r\n"
+	for name, tc := range map[string]struct {
+		mode affiliate.Mode
+		req  *affiliatev1.ExportPartnerCommissionsRequest
+		want string
+	}{
+		"all":            {"live", &affiliatev1.ExportPartnerCommissionsRequest{}, header + secondRow + firstRow},
+		"oldest first":   {"live", &affiliatev1.ExportPartnerCommissionsRequest{SortOrder: affiliatev1.SortOrder_SORT_ORDER_ASC}, header + firstRow + secondRow},
+		"programme":      {"live", &affiliatev1.ExportPartnerCommissionsRequest{ProgramId: new(alpha.Program.String())}, header + firstRow},
+		"the other mode": {"test", &affiliatev1.ExportPartnerCommissionsRequest{}, header},
+	} {
+		d := servertest.NewDownload(f.asPartner(jane, tc.mode))
+		if err := f.service.ExportPartnerCommissions(tc.req, d); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Text(); got != tc.want {
+			t.Errorf("%s: the export is\n%s, want\n%s", name, got, tc.want)
+		}
+	}
+	err := f.service.ExportPartnerCommissions(&affiliatev1.ExportPartnerCommissionsRequest{ProgramId: new(beta.Program.String())}, servertest.NewDownload(f.asLivePartner(john)))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }

@@ -14,11 +14,15 @@ package partner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
 	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -26,6 +30,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
@@ -111,26 +116,10 @@ func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPar
 
 // ListPartnerCommissions returns one page of the partner's commissions.
 func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.ListPartnerCommissionsRequest) (*affiliatev1.ListPartnerCommissionsResponse, error) {
-	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-	if err := wrong.Err(); err != nil {
-		return nil, err
-	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](req.ProgramId))
+	filter, order, err := commissionFilter(caller, req, req.ProgramId)
 	if err != nil {
 		return nil, err
-	}
-	filter := partner.CommissionFilter{
-		Program: program,
-		Status:  commission.Status(server.EnumName(req.GetStatus())),
-		Created: created,
-	}
-	order := commission.Order{
-		By:        commission.Sort(req.GetSortBy()),
-		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
-	}
-	if order.By == "" {
-		order.By = commission.SortCreatedAt
 	}
 	commissions, total, err := partners.Commissions(ctx, s.db, caller.User, caller.Mode, filter, order, page)
 	if err != nil {
@@ -142,6 +131,81 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		Data: server.ConvertAll(commissions, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
+}
+
+// commissionFilter returns the filter and the order of a request for commissions. Errors:
+// VALIDATION_ERROR; NOT_FOUND if a participant token is of another programme.
+func commissionFilter(caller server.Principal, req interface {
+	GetSortBy() string
+	GetSortOrder() affiliatev1.SortOrder
+	GetStatus() affiliatev1.CommissionStatus
+	GetDateFrom() string
+	GetDateTo() string
+	GetTimezone() string
+}, programID *string,
+) (filter partner.CommissionFilter, order commission.Order, err error) {
+	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return filter, order, err
+	}
+	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](programID))
+	filter = partner.CommissionFilter{Program: program, Status: commission.Status(server.EnumName(req.GetStatus())), Created: created}
+	order = commission.Order{
+		By:        cmp.Or(commission.Sort(req.GetSortBy()), commission.SortCreatedAt),
+		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
+	}
+	return filter, order, err
+}
+
+// ExportPartnerCommissions streams the partner's commissions as CSV.
+func (s *Service) ExportPartnerCommissions(req *affiliatev1.ExportPartnerCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	ctx := stream.Context()
+	caller := server.PrincipalFrom(ctx)
+	filter, order, err := commissionFilter(caller, req, req.ProgramId)
+	if err != nil {
+		return err
+	}
+	rows, err := partners.ExportCommissions(ctx, s.db, caller.User, caller.Mode, filter, order)
+	if err != nil {
+		return err
+	}
+	columns := []string{
+		"id", "createdAt", "status", "commissionType", "eventType", "programName", "amountCents", "currency", "saleAmountCents", "saleCurrency",
+		"linkCode", "subId", "promoCode", "holdUntil", "approvedAt", "rejectedAt", "paidAt", "refundedAt",
+	}
+	return server.StreamCSV(stream, "commissions", caller.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
+		for c, err := range rows {
+			if err != nil {
+				return err
+			}
+			writeCommission(w, c)
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func writeCommission(w *csv.Writer, c partner.Commission) {
+	w.ID(c.ID.UUID)
+	w.Time(c.CreatedAt)
+	w.Text(string(c.Status))
+	w.Text(string(c.Type))
+	w.Text(string(c.EventType))
+	w.Text(c.ProgramName)
+	w.Int(c.AmountCents)
+	w.Text(c.Currency)
+	w.Int(c.SaleAmountCents)
+	w.Text(c.SaleCurrency)
+	w.OptionalText(c.LinkCode)
+	w.OptionalText(c.SubID)
+	w.OptionalText(c.PromoCode)
+	w.OptionalTime(c.HoldUntil)
+	w.OptionalTime(c.ApprovedAt)
+	w.OptionalTime(c.RejectedAt)
+	w.OptionalTime(c.PaidAt)
+	w.OptionalTime(c.RefundedAt)
 }
 
 // GetPartnerBalances returns the partner's balance and the amounts of the pending and the

@@ -165,6 +165,19 @@ func toPartner(p payout.Item) *affiliatev1.PartnerPayout {
 	return out
 }
 
+// toPartnerDetail converts a payout with its commissions to the message for the partner.
+func toPartnerDetail(p payout.Detail, merchant string) *affiliatev1.PartnerPayoutDetail {
+	out := &affiliatev1.PartnerPayoutDetail{MerchantName: merchant, AccountHint: p.AccountHint}
+	server.CopyShared(out.ProtoReflect(), toPartner(p.Item).ProtoReflect())
+	for _, c := range p.Commissions {
+		out.Commissions = append(out.Commissions, &affiliatev1.PartnerPayoutCommission{
+			CommissionId: c.Commission.String(), AmountCents: c.AmountCents, EventType: server.EnumValue[affiliatev1.EventType](c.EventType),
+			ApprovedAt: server.OptionalTimestamp(c.ApprovedAt), CreatedAt: server.Timestamp(c.CreatedAt),
+		})
+	}
+	return out
+}
+
 // Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations

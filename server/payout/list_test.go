@@ -1,6 +1,7 @@
 package payout_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -153,6 +154,35 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 		}
 	}
 }
+
+func TestGetPartnerPayout_ShowsOwnConfirmedPayout(t *testing.T) {
+	f := newFixture(t)
+	anna, berta := f.partner("Anna"), f.partner("Berta")
+	c := f.addCommission(anna, 100)
+	batch := f.mustCreateBatch()
+	id := f.payouts(batch)[0].Id
+	get := func(user affiliate.UserID, mode affiliate.Mode, id string) (*affiliatev1.PartnerPayoutDetail, error) {
+		return f.service.GetPartnerPayout(servertest.AsPartner(t, user, mode), &affiliatev1.GetPartnerPayoutRequest{PayoutId: id})
+	}
+	_, err := get(anna.Partner, affiliate.ModeLive, id)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound) // a draft
+	f.confirm(batch)
+	got, err := get(anna.Partner, affiliate.ModeLive, id)
+	if err != nil || got.Id != id || got.AmountCents != 100 || got.MerchantName == "" || len(got.Commissions) != 1 ||
+		got.Commissions[0].CommissionId != c.String() || got.Commissions[0].AmountCents != 100 || got.Commissions[0].EventType != affiliatev1.EventType_EVENT_TYPE_PURCHASE {
+		t.Errorf("GetPartnerPayout returned %v, %v, want the payout with its commission", got, err)
+	}
+	for name, err := range map[string]error{
+		"another partner": second(get(berta.Partner, affiliate.ModeLive, id)), "the other mode": second(get(anna.Partner, affiliate.ModeTest, id)),
+		"no id": second(get(anna.Partner, affiliate.ModeLive, "x")),
+	} {
+		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+			t.Errorf("%s: error %v, want NOT_FOUND", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
 
 func TestCheck_ReportsInvalidFields(t *testing.T) {
 	f := newFixture(t)

@@ -88,6 +88,19 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 	return toDetail(p), nil
 }
 
+// GetPartnerPayout returns one payout of the partner with its commissions.
+func (s *Service) GetPartnerPayout(ctx context.Context, req *affiliatev1.GetPartnerPayoutRequest) (*affiliatev1.PartnerPayoutDetail, error) {
+	caller := server.PrincipalFrom(ctx)
+	p, merchant, err := payouts.GetOfPartner(ctx, s.db, caller.User, caller.Mode, server.PathID[affiliate.PayoutID](req.GetPayoutId()))
+	if err != nil {
+		return nil, err
+	}
+	if err := caller.CheckProgram(p.Program); err != nil {
+		return nil, err
+	}
+	return toPartnerDetail(p, merchant), nil
+}
+
 // ListPartnerPayouts returns one page of the partner's own payouts.
 func (s *Service) ListPartnerPayouts(
 	ctx context.Context, req *affiliatev1.ListPartnerPayoutsRequest,

@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -933,7 +934,11 @@ type PartnerCommission struct {
 	LinkId *string `protobuf:"bytes,28,opt,name=link_id,json=linkId,proto3,oneof" json:"link_id,omitempty"`
 	// The sub id of the click or of the report of the conversion, otherwise that of the
 	// link. Null if none has one.
-	SubId         *string `protobuf:"bytes,29,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	SubId *string `protobuf:"bytes,29,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// Why the conversion is credited to the partner, in sentences.
+	Explanation string `protobuf:"bytes,30,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The referral code of the link. Null if no link led to the conversion.
+	LinkCode      *string `protobuf:"bytes,31,opt,name=link_code,json=linkCode,proto3,oneof" json:"link_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1167,6 +1172,20 @@ func (x *PartnerCommission) GetLinkId() string {
 func (x *PartnerCommission) GetSubId() string {
 	if x != nil && x.SubId != nil {
 		return *x.SubId
+	}
+	return ""
+}
+
+func (x *PartnerCommission) GetExplanation() string {
+	if x != nil {
+		return x.Explanation
+	}
+	return ""
+}
+
+func (x *PartnerCommission) GetLinkCode() string {
+	if x != nil && x.LinkCode != nil {
+		return *x.LinkCode
 	}
 	return ""
 }
@@ -1724,11 +1743,114 @@ func (x *PayoutMethodDetails) GetHeldUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+type ExportPartnerCommissionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
+	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions of this programme.
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
+	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
+	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportPartnerCommissionsRequest) Reset() {
+	*x = ExportPartnerCommissionsRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportPartnerCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportPartnerCommissionsRequest) ProtoMessage() {}
+
+func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportPartnerCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*ExportPartnerCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExportPartnerCommissionsRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ExportPartnerCommissionsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *ExportPartnerCommissionsRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
 var File_affiliate_v1_partner_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/partner.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1eaffiliate/v1/participant.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe9\x01\n" +
+	"\x1aaffiliate/v1/partner.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1eaffiliate/v1/participant.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe9\x01\n" +
 	"\x1aListPartnerProgramsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x120\n" +
@@ -1822,7 +1944,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x1f.affiliate.v1.PartnerCommissionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x90\v\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xe2\v\n" +
 	"\x11PartnerCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1862,14 +1984,18 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"created_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12*\n" +
 	"\x11base_amount_cents\x18\x1b \x01(\x03R\x0fbaseAmountCents\x12\x1c\n" +
 	"\alink_id\x18\x1c \x01(\tH\x04R\x06linkId\x88\x01\x01\x12\x1a\n" +
-	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01B\v\n" +
+	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01\x12 \n" +
+	"\vexplanation\x18\x1e \x01(\tR\vexplanation\x12 \n" +
+	"\tlink_code\x18\x1f \x01(\tH\x06R\blinkCode\x88\x01\x01B\v\n" +
 	"\t_rate_bpsB\x14\n" +
 	"\x12_flat_amount_centsB\x12\n" +
 	"\x10_recurring_indexB\r\n" +
 	"\v_promo_codeB\n" +
 	"\n" +
 	"\b_link_idB\t\n" +
-	"\a_sub_id\"\x1b\n" +
+	"\a_sub_idB\f\n" +
+	"\n" +
+	"_link_code\"\x1b\n" +
 	"\x19GetPartnerBalancesRequest\"K\n" +
 	"\x0fPartnerBalances\x128\n" +
 	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\x95\x01\n" +
@@ -1930,7 +2056,25 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x129\n" +
 	"\n" +
 	"held_until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\theldUntilB\x0f\n" +
-	"\r_account_hint*_\n" +
+	"\r_account_hint\"\xc2\x03\n" +
+	"\x1fExportPartnerCommissionsRequest\x12C\n" +
+	"\asort_by\x18\x01 \x01(\tB%\xfaB\"r R\tcreatedAtR\vamountCentsR\x06statusH\x00R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x02 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x126\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12,\n" +
+	"\n" +
+	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x01R\tprogramId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x02R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x03R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x04R\btimezone\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sort_byB\r\n" +
+	"\v_program_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone*_\n" +
 	"\fProgramScope\x12\x1d\n" +
 	"\x19PROGRAM_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PROGRAM_SCOPE_MINE\x10\x01\x12\x18\n" +
@@ -1943,7 +2087,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x1bPAYOUT_METHOD_BANK_TRANSFER\x10\x04\x12 \n" +
 	"\x1cPAYOUT_METHOD_STRIPE_CONNECT\x10\x05\x12\x1e\n" +
 	"\x1aPAYOUT_METHOD_STORE_CREDIT\x10\x06\x12\x1a\n" +
-	"\x16PAYOUT_METHOD_EXTERNAL\x10\a2\xce\a\n" +
+	"\x16PAYOUT_METHOD_EXTERNAL\x10\a2\xde\b\n" +
 	"\x0ePartnerService\x12\x8c\x01\n" +
 	"\x13ListPartnerPrograms\x12(.affiliate.v1.ListPartnerProgramsRequest\x1a).affiliate.v1.ListPartnerProgramsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/programs\x12\x88\x01\n" +
 	"\x11GetPartnerProgram\x12&.affiliate.v1.GetPartnerProgramRequest\x1a\x1c.affiliate.v1.PartnerProgram\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/partner/programs/{program_id}\x12\x98\x01\n" +
@@ -1951,7 +2095,8 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12z\n" +
 	"\x11GetPartnerProfile\x12&.affiliate.v1.GetPartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/profile\x12\x83\x01\n" +
 	"\x14UpdatePartnerProfile\x12).affiliate.v1.UpdatePartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/api/v1/partner/profile\x12\x84\x01\n" +
-	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-methodB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-method\x12\x8d\x01\n" +
+	"\x18ExportPartnerCommissions\x12-.affiliate.v1.ExportPartnerCommissionsRequest\x1a\x14.google.api.HttpBody\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/partner/commissions/export0\x01B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_partner_proto_rawDescOnce sync.Once
@@ -1966,96 +2111,102 @@ func file_affiliate_v1_partner_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_affiliate_v1_partner_proto_goTypes = []any{
-	(ProgramScope)(0),                      // 0: affiliate.v1.ProgramScope
-	(PayoutMethod)(0),                      // 1: affiliate.v1.PayoutMethod
-	(*ListPartnerProgramsRequest)(nil),     // 2: affiliate.v1.ListPartnerProgramsRequest
-	(*ListPartnerProgramsResponse)(nil),    // 3: affiliate.v1.ListPartnerProgramsResponse
-	(*GetPartnerProgramRequest)(nil),       // 4: affiliate.v1.GetPartnerProgramRequest
-	(*PartnerProgram)(nil),                 // 5: affiliate.v1.PartnerProgram
-	(*Participation)(nil),                  // 6: affiliate.v1.Participation
-	(*ListPartnerCommissionsRequest)(nil),  // 7: affiliate.v1.ListPartnerCommissionsRequest
-	(*ListPartnerCommissionsResponse)(nil), // 8: affiliate.v1.ListPartnerCommissionsResponse
-	(*PartnerCommission)(nil),              // 9: affiliate.v1.PartnerCommission
-	(*GetPartnerBalancesRequest)(nil),      // 10: affiliate.v1.GetPartnerBalancesRequest
-	(*PartnerBalances)(nil),                // 11: affiliate.v1.PartnerBalances
-	(*PartnerBalance)(nil),                 // 12: affiliate.v1.PartnerBalance
-	(*GetPartnerProfileRequest)(nil),       // 13: affiliate.v1.GetPartnerProfileRequest
-	(*PartnerProfile)(nil),                 // 14: affiliate.v1.PartnerProfile
-	(*UpdatePartnerProfileRequest)(nil),    // 15: affiliate.v1.UpdatePartnerProfileRequest
-	(*SetPayoutMethodRequest)(nil),         // 16: affiliate.v1.SetPayoutMethodRequest
-	(*PayoutMethodDetails)(nil),            // 17: affiliate.v1.PayoutMethodDetails
-	(ProgramStatus)(0),                     // 18: affiliate.v1.ProgramStatus
-	(Mode)(0),                              // 19: affiliate.v1.Mode
-	(*CommissionRules)(nil),                // 20: affiliate.v1.CommissionRules
-	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
-	(ParticipantStatus)(0),                 // 22: affiliate.v1.ParticipantStatus
-	(*CommissionRate)(nil),                 // 23: affiliate.v1.CommissionRate
-	(PartnerConsent)(0),                    // 24: affiliate.v1.PartnerConsent
-	(SortOrder)(0),                         // 25: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                  // 26: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                    // 27: affiliate.v1.CommissionType
-	(EventType)(0),                         // 28: affiliate.v1.EventType
-	(RejectionCode)(0),                     // 29: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),          // 30: google.protobuf.FieldMask
+	(ProgramScope)(0),                       // 0: affiliate.v1.ProgramScope
+	(PayoutMethod)(0),                       // 1: affiliate.v1.PayoutMethod
+	(*ListPartnerProgramsRequest)(nil),      // 2: affiliate.v1.ListPartnerProgramsRequest
+	(*ListPartnerProgramsResponse)(nil),     // 3: affiliate.v1.ListPartnerProgramsResponse
+	(*GetPartnerProgramRequest)(nil),        // 4: affiliate.v1.GetPartnerProgramRequest
+	(*PartnerProgram)(nil),                  // 5: affiliate.v1.PartnerProgram
+	(*Participation)(nil),                   // 6: affiliate.v1.Participation
+	(*ListPartnerCommissionsRequest)(nil),   // 7: affiliate.v1.ListPartnerCommissionsRequest
+	(*ListPartnerCommissionsResponse)(nil),  // 8: affiliate.v1.ListPartnerCommissionsResponse
+	(*PartnerCommission)(nil),               // 9: affiliate.v1.PartnerCommission
+	(*GetPartnerBalancesRequest)(nil),       // 10: affiliate.v1.GetPartnerBalancesRequest
+	(*PartnerBalances)(nil),                 // 11: affiliate.v1.PartnerBalances
+	(*PartnerBalance)(nil),                  // 12: affiliate.v1.PartnerBalance
+	(*GetPartnerProfileRequest)(nil),        // 13: affiliate.v1.GetPartnerProfileRequest
+	(*PartnerProfile)(nil),                  // 14: affiliate.v1.PartnerProfile
+	(*UpdatePartnerProfileRequest)(nil),     // 15: affiliate.v1.UpdatePartnerProfileRequest
+	(*SetPayoutMethodRequest)(nil),          // 16: affiliate.v1.SetPayoutMethodRequest
+	(*PayoutMethodDetails)(nil),             // 17: affiliate.v1.PayoutMethodDetails
+	(*ExportPartnerCommissionsRequest)(nil), // 18: affiliate.v1.ExportPartnerCommissionsRequest
+	(ProgramStatus)(0),                      // 19: affiliate.v1.ProgramStatus
+	(Mode)(0),                               // 20: affiliate.v1.Mode
+	(*CommissionRules)(nil),                 // 21: affiliate.v1.CommissionRules
+	(*timestamppb.Timestamp)(nil),           // 22: google.protobuf.Timestamp
+	(ParticipantStatus)(0),                  // 23: affiliate.v1.ParticipantStatus
+	(*CommissionRate)(nil),                  // 24: affiliate.v1.CommissionRate
+	(PartnerConsent)(0),                     // 25: affiliate.v1.PartnerConsent
+	(SortOrder)(0),                          // 26: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                   // 27: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                     // 28: affiliate.v1.CommissionType
+	(EventType)(0),                          // 29: affiliate.v1.EventType
+	(RejectionCode)(0),                      // 30: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),           // 31: google.protobuf.FieldMask
+	(*httpbody.HttpBody)(nil),               // 32: google.api.HttpBody
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
 	5,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
-	18, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
-	19, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
-	20, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	19, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
+	20, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
+	21, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
 	6,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
-	21, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
-	22, // 7: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
-	23, // 8: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
-	21, // 9: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
-	21, // 10: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
-	21, // 11: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
-	21, // 12: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	24, // 13: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	25, // 14: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	26, // 15: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	22, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
+	23, // 7: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
+	24, // 8: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
+	22, // 9: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
+	22, // 10: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
+	22, // 11: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
+	22, // 12: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
+	25, // 13: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	26, // 14: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	27, // 15: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
 	9,  // 16: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	19, // 17: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	26, // 18: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	27, // 19: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	28, // 20: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	21, // 21: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	29, // 22: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	21, // 23: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	21, // 24: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	21, // 25: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	21, // 26: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	21, // 27: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	20, // 17: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	27, // 18: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	28, // 19: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	29, // 20: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	22, // 21: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	30, // 22: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	22, // 23: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	22, // 24: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	22, // 25: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	22, // 26: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	22, // 27: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
 	12, // 28: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
 	17, // 29: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	21, // 30: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	30, // 31: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	22, // 30: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	31, // 31: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 32: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
 	1,  // 33: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	21, // 34: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	21, // 35: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
-	2,  // 36: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	4,  // 37: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	7,  // 38: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	10, // 39: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	13, // 40: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	15, // 41: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	16, // 42: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	3,  // 43: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	5,  // 44: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	8,  // 45: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	11, // 46: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	14, // 47: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	14, // 48: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 49: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	43, // [43:50] is the sub-list for method output_type
-	36, // [36:43] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	22, // 34: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	22, // 35: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	26, // 36: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	27, // 37: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	2,  // 38: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	4,  // 39: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	7,  // 40: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	10, // 41: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	13, // 42: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	15, // 43: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	16, // 44: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	18, // 45: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
+	3,  // 46: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	5,  // 47: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	8,  // 48: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	11, // 49: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	14, // 50: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	14, // 51: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 52: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	32, // 53: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
+	46, // [46:54] is the sub-list for method output_type
+	38, // [38:46] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }
@@ -2078,13 +2229,14 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_partner_proto_rawDesc), len(file_affiliate_v1_partner_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

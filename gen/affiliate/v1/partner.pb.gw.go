@@ -240,6 +240,34 @@ func local_request_PartnerService_SetPayoutMethod_0(ctx context.Context, marshal
 	return msg, metadata, err
 }
 
+var filter_PartnerService_ExportPartnerCommissions_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
+func request_PartnerService_ExportPartnerCommissions_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (PartnerService_ExportPartnerCommissionsClient, runtime.ServerMetadata, error) {
+	var (
+		protoReq ExportPartnerCommissionsRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_PartnerService_ExportPartnerCommissions_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	stream, err := client.ExportPartnerCommissions(ctx, &protoReq)
+	if err != nil {
+		return nil, metadata, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return nil, metadata, err
+	}
+	metadata.HeaderMD = header
+	return stream, metadata, nil
+}
+
 // RegisterPartnerServiceHandlerServer registers the http handlers for service PartnerService to "mux".
 // UnaryRPC     :call PartnerServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -385,6 +413,13 @@ func RegisterPartnerServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 			return
 		}
 		forward_PartnerService_SetPayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+
+	mux.Handle(http.MethodGet, pattern_PartnerService_ExportPartnerCommissions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
+		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+		return
 	})
 
 	return nil
@@ -545,25 +580,44 @@ func RegisterPartnerServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_SetPayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_PartnerService_ExportPartnerCommissions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/ExportPartnerCommissions", runtime.WithHTTPPathPattern("/api/v1/partner/commissions/export"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PartnerService_ExportPartnerCommissions_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_ExportPartnerCommissions_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_PartnerService_ListPartnerPrograms_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "programs"}, ""))
-	pattern_PartnerService_GetPartnerProgram_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
-	pattern_PartnerService_ListPartnerCommissions_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
-	pattern_PartnerService_GetPartnerBalances_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
-	pattern_PartnerService_GetPartnerProfile_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
-	pattern_PartnerService_UpdatePartnerProfile_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
-	pattern_PartnerService_SetPayoutMethod_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payout-method"}, ""))
+	pattern_PartnerService_ListPartnerPrograms_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "programs"}, ""))
+	pattern_PartnerService_GetPartnerProgram_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
+	pattern_PartnerService_ListPartnerCommissions_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
+	pattern_PartnerService_GetPartnerBalances_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
+	pattern_PartnerService_GetPartnerProfile_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
+	pattern_PartnerService_UpdatePartnerProfile_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
+	pattern_PartnerService_SetPayoutMethod_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payout-method"}, ""))
+	pattern_PartnerService_ExportPartnerCommissions_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "commissions", "export"}, ""))
 )
 
 var (
-	forward_PartnerService_ListPartnerPrograms_0    = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerProgram_0      = runtime.ForwardResponseMessage
-	forward_PartnerService_ListPartnerCommissions_0 = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerBalances_0     = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerProfile_0      = runtime.ForwardResponseMessage
-	forward_PartnerService_UpdatePartnerProfile_0   = runtime.ForwardResponseMessage
-	forward_PartnerService_SetPayoutMethod_0        = runtime.ForwardResponseMessage
+	forward_PartnerService_ListPartnerPrograms_0      = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerProgram_0        = runtime.ForwardResponseMessage
+	forward_PartnerService_ListPartnerCommissions_0   = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerBalances_0       = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerProfile_0        = runtime.ForwardResponseMessage
+	forward_PartnerService_UpdatePartnerProfile_0     = runtime.ForwardResponseMessage
+	forward_PartnerService_SetPayoutMethod_0          = runtime.ForwardResponseMessage
+	forward_PartnerService_ExportPartnerCommissions_0 = runtime.ForwardResponseStream
 )

@@ -1524,6 +1524,8 @@ func (m *PartnerCommission) validate(all bool) error {
 
 	// no validation rules for BaseAmountCents
 
+	// no validation rules for Explanation
+
 	if m.RateBps != nil {
 		// no validation rules for RateBps
 	}
@@ -1546,6 +1548,10 @@ func (m *PartnerCommission) validate(all bool) error {
 
 	if m.SubId != nil {
 		// no validation rules for SubId
+	}
+
+	if m.LinkCode != nil {
+		// no validation rules for LinkCode
 	}
 
 	if len(errors) > 0 {
@@ -2803,3 +2809,200 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = PayoutMethodDetailsValidationError{}
+
+// Validate checks the field values on ExportPartnerCommissionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportPartnerCommissionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportPartnerCommissionsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ExportPartnerCommissionsRequestMultiError, or nil if none found.
+func (m *ExportPartnerCommissionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportPartnerCommissionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for SortOrder
+
+	// no validation rules for Status
+
+	if m.SortBy != nil {
+
+		if _, ok := _ExportPartnerCommissionsRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ExportPartnerCommissionsRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt amountCents status]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ExportPartnerCommissionsRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ExportPartnerCommissionsRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ExportPartnerCommissionsRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ExportPartnerCommissionsRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportPartnerCommissionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportPartnerCommissionsRequest) _validateUuid(uuid string) error {
+	if matched := _partner_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExportPartnerCommissionsRequestMultiError is an error wrapping multiple
+// validation errors returned by ExportPartnerCommissionsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type ExportPartnerCommissionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportPartnerCommissionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportPartnerCommissionsRequestMultiError) AllErrors() []error { return m }
+
+// ExportPartnerCommissionsRequestValidationError is the validation error
+// returned by ExportPartnerCommissionsRequest.Validate if the designated
+// constraints aren't met.
+type ExportPartnerCommissionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportPartnerCommissionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportPartnerCommissionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportPartnerCommissionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportPartnerCommissionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportPartnerCommissionsRequestValidationError) ErrorName() string {
+	return "ExportPartnerCommissionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportPartnerCommissionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportPartnerCommissionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportPartnerCommissionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportPartnerCommissionsRequestValidationError{}
+
+var _ExportPartnerCommissionsRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":   {},
+	"amountCents": {},
+	"status":      {},
+}

@@ -8,6 +8,7 @@ package affiliatev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -19,13 +20,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PartnerService_ListPartnerPrograms_FullMethodName    = "/affiliate.v1.PartnerService/ListPartnerPrograms"
-	PartnerService_GetPartnerProgram_FullMethodName      = "/affiliate.v1.PartnerService/GetPartnerProgram"
-	PartnerService_ListPartnerCommissions_FullMethodName = "/affiliate.v1.PartnerService/ListPartnerCommissions"
-	PartnerService_GetPartnerBalances_FullMethodName     = "/affiliate.v1.PartnerService/GetPartnerBalances"
-	PartnerService_GetPartnerProfile_FullMethodName      = "/affiliate.v1.PartnerService/GetPartnerProfile"
-	PartnerService_UpdatePartnerProfile_FullMethodName   = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
-	PartnerService_SetPayoutMethod_FullMethodName        = "/affiliate.v1.PartnerService/SetPayoutMethod"
+	PartnerService_ListPartnerPrograms_FullMethodName      = "/affiliate.v1.PartnerService/ListPartnerPrograms"
+	PartnerService_GetPartnerProgram_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProgram"
+	PartnerService_ListPartnerCommissions_FullMethodName   = "/affiliate.v1.PartnerService/ListPartnerCommissions"
+	PartnerService_GetPartnerBalances_FullMethodName       = "/affiliate.v1.PartnerService/GetPartnerBalances"
+	PartnerService_GetPartnerProfile_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProfile"
+	PartnerService_UpdatePartnerProfile_FullMethodName     = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
+	PartnerService_SetPayoutMethod_FullMethodName          = "/affiliate.v1.PartnerService/SetPayoutMethod"
+	PartnerService_ExportPartnerCommissions_FullMethodName = "/affiliate.v1.PartnerService/ExportPartnerCommissions"
 )
 
 // PartnerServiceClient is the client API for PartnerService service.
@@ -66,6 +68,12 @@ type PartnerServiceClient interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(ctx context.Context, in *SetPayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
+	// ExportPartnerCommissions downloads the partner's own commissions as a CSV file (RFC
+	// 4180). It accepts the filters and the sort order of the list. All rows come from one
+	// snapshot of the data.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+	ExportPartnerCommissions(ctx context.Context, in *ExportPartnerCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 }
 
 type partnerServiceClient struct {
@@ -146,6 +154,25 @@ func (c *partnerServiceClient) SetPayoutMethod(ctx context.Context, in *SetPayou
 	return out, nil
 }
 
+func (c *partnerServiceClient) ExportPartnerCommissions(ctx context.Context, in *ExportPartnerCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PartnerService_ServiceDesc.Streams[0], PartnerService_ExportPartnerCommissions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportPartnerCommissionsRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PartnerService_ExportPartnerCommissionsClient = grpc.ServerStreamingClient[httpbody.HttpBody]
+
 // PartnerServiceServer is the server API for PartnerService service.
 // All implementations must embed UnimplementedPartnerServiceServer
 // for forward compatibility.
@@ -184,6 +211,12 @@ type PartnerServiceServer interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error)
+	// ExportPartnerCommissions downloads the partner's own commissions as a CSV file (RFC
+	// 4180). It accepts the filters and the sort order of the list. All rows come from one
+	// snapshot of the data.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+	ExportPartnerCommissions(*ExportPartnerCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	mustEmbedUnimplementedPartnerServiceServer()
 }
 
@@ -214,6 +247,9 @@ func (UnimplementedPartnerServiceServer) UpdatePartnerProfile(context.Context, *
 }
 func (UnimplementedPartnerServiceServer) SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPayoutMethod not implemented")
+}
+func (UnimplementedPartnerServiceServer) ExportPartnerCommissions(*ExportPartnerCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportPartnerCommissions not implemented")
 }
 func (UnimplementedPartnerServiceServer) mustEmbedUnimplementedPartnerServiceServer() {}
 func (UnimplementedPartnerServiceServer) testEmbeddedByValue()                        {}
@@ -362,6 +398,17 @@ func _PartnerService_SetPayoutMethod_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PartnerService_ExportPartnerCommissions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportPartnerCommissionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PartnerServiceServer).ExportPartnerCommissions(m, &grpc.GenericServerStream[ExportPartnerCommissionsRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PartnerService_ExportPartnerCommissionsServer = grpc.ServerStreamingServer[httpbody.HttpBody]
+
 // PartnerService_ServiceDesc is the grpc.ServiceDesc for PartnerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -398,6 +445,12 @@ var PartnerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PartnerService_SetPayoutMethod_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportPartnerCommissions",
+			Handler:       _PartnerService_ExportPartnerCommissions_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "affiliate/v1/partner.proto",
 }

@@ -2706,11 +2706,357 @@ func (x *PartnerPayout) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type GetPartnerPayoutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PayoutId      string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPartnerPayoutRequest) Reset() {
+	*x = GetPartnerPayoutRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPartnerPayoutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPartnerPayoutRequest) ProtoMessage() {}
+
+func (x *GetPartnerPayoutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPartnerPayoutRequest.ProtoReflect.Descriptor instead.
+func (*GetPartnerPayoutRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetPartnerPayoutRequest) GetPayoutId() string {
+	if x != nil {
+		return x.PayoutId
+	}
+	return ""
+}
+
+// PartnerPayoutDetail is a payout of a partner with its commissions. It has the fields of
+// PartnerPayout, with the same field numbers, and further fields.
+type PartnerPayoutDetail struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	Mode          Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// The amount of the payout, in minor units of `currency`.
+	AmountCents int64        `protobuf:"varint,6,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Currency    string       `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
+	Status      PayoutStatus `protobuf:"varint,8,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	Method      PayoutMethod `protobuf:"varint,9,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// The id of the transfer. Null if the payout was not marked as paid.
+	Reference *string `protobuf:"bytes,10,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
+	// The time of the first approval of a commission in this payout. Null if the payout has
+	// no commissions.
+	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
+	// The time of the last approval of a commission in this payout. Null if the payout has
+	// no commissions.
+	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
+	// The number of commissions.
+	CommissionCount int64 `protobuf:"varint,13,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
+	// The sum of the bonuses, adjustments and debts that the payout includes, in minor
+	// units. Negative if the debts are greater than the rest.
+	AdjustmentCents int64 `protobuf:"varint,14,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
+	// Why the payout failed. Null if it did not fail, or was retried.
+	FailureReason *string `protobuf:"bytes,15,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
+	// The time when the payout was confirmed. Null for drafts.
+	InitiatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=initiated_at,json=initiatedAt,proto3" json:"initiated_at,omitempty"`
+	// The time of the payment. Null if the payout was not paid.
+	PaidAt    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The name of the merchant's workspace, which pays.
+	MerchantName string `protobuf:"bytes,50,opt,name=merchant_name,json=merchantName,proto3" json:"merchant_name,omitempty"`
+	// A masked form of the account that the payout is paid to: an e-mail address such as
+	// `p***@example.com`, or the last four characters of an account number. Null if the method
+	// has no account.
+	AccountHint *string `protobuf:"bytes,51,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
+	// The commissions with their share of the payout, oldest first, at most 1,000.
+	Commissions   []*PartnerPayoutCommission `protobuf:"bytes,52,rep,name=commissions,proto3" json:"commissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartnerPayoutDetail) Reset() {
+	*x = PartnerPayoutDetail{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartnerPayoutDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartnerPayoutDetail) ProtoMessage() {}
+
+func (x *PartnerPayoutDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartnerPayoutDetail.ProtoReflect.Descriptor instead.
+func (*PartnerPayoutDetail) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PartnerPayoutDetail) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *PartnerPayoutDetail) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *PartnerPayoutDetail) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetStatus() PayoutStatus {
+	if x != nil {
+		return x.Status
+	}
+	return PayoutStatus_PAYOUT_STATUS_UNSPECIFIED
+}
+
+func (x *PartnerPayoutDetail) GetMethod() PayoutMethod {
+	if x != nil {
+		return x.Method
+	}
+	return PayoutMethod_PAYOUT_METHOD_UNSPECIFIED
+}
+
+func (x *PartnerPayoutDetail) GetReference() string {
+	if x != nil && x.Reference != nil {
+		return *x.Reference
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetPeriodStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PeriodStart
+	}
+	return nil
+}
+
+func (x *PartnerPayoutDetail) GetPeriodEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PeriodEnd
+	}
+	return nil
+}
+
+func (x *PartnerPayoutDetail) GetCommissionCount() int64 {
+	if x != nil {
+		return x.CommissionCount
+	}
+	return 0
+}
+
+func (x *PartnerPayoutDetail) GetAdjustmentCents() int64 {
+	if x != nil {
+		return x.AdjustmentCents
+	}
+	return 0
+}
+
+func (x *PartnerPayoutDetail) GetFailureReason() string {
+	if x != nil && x.FailureReason != nil {
+		return *x.FailureReason
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetInitiatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.InitiatedAt
+	}
+	return nil
+}
+
+func (x *PartnerPayoutDetail) GetPaidAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PaidAt
+	}
+	return nil
+}
+
+func (x *PartnerPayoutDetail) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *PartnerPayoutDetail) GetMerchantName() string {
+	if x != nil {
+		return x.MerchantName
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetAccountHint() string {
+	if x != nil && x.AccountHint != nil {
+		return *x.AccountHint
+	}
+	return ""
+}
+
+func (x *PartnerPayoutDetail) GetCommissions() []*PartnerPayoutCommission {
+	if x != nil {
+		return x.Commissions
+	}
+	return nil
+}
+
+// PartnerPayoutCommission is a commission in a payout as the partner sees it.
+type PartnerPayoutCommission struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CommissionId string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	// The amount that the commission contributes to the payout, in minor units.
+	AmountCents int64     `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	EventType   EventType `protobuf:"varint,3,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The time when the commission was approved.
+	ApprovedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartnerPayoutCommission) Reset() {
+	*x = PartnerPayoutCommission{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartnerPayoutCommission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartnerPayoutCommission) ProtoMessage() {}
+
+func (x *PartnerPayoutCommission) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartnerPayoutCommission.ProtoReflect.Descriptor instead.
+func (*PartnerPayoutCommission) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PartnerPayoutCommission) GetCommissionId() string {
+	if x != nil {
+		return x.CommissionId
+	}
+	return ""
+}
+
+func (x *PartnerPayoutCommission) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *PartnerPayoutCommission) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *PartnerPayoutCommission) GetApprovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ApprovedAt
+	}
+	return nil
+}
+
+func (x *PartnerPayoutCommission) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
 var File_affiliate_v1_payout_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\n" +
-	"\x19affiliate/v1/payout.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/partner.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe0\x01\n" +
+	"\x19affiliate/v1/payout.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/partner.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe0\x01\n" +
 	"\x15PreviewPayoutsRequest\x120\n" +
 	"\vprogram_ids\x18\x01 \x03(\tB\x0f\xfaB\f\x92\x01\t\x10d\"\x05r\x03\xb0\x01\x01R\n" +
 	"programIds\x12$\n" +
@@ -2972,7 +3318,48 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"created_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\f\n" +
 	"\n" +
 	"_referenceB\x11\n" +
-	"\x0f_failure_reason*\xcd\x01\n" +
+	"\x0f_failure_reason\"6\n" +
+	"\x17GetPartnerPayoutRequest\x12\x1b\n" +
+	"\tpayout_id\x18\x01 \x01(\tR\bpayoutId\"\xf3\a\n" +
+	"\x13PartnerPayoutDetail\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12!\n" +
+	"\fprogram_name\x18\x03 \x01(\tR\vprogramName\x12%\n" +
+	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\x12&\n" +
+	"\x04mode\x18\x05 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x12!\n" +
+	"\famount_cents\x18\x06 \x01(\x03R\vamountCents\x12\x1a\n" +
+	"\bcurrency\x18\a \x01(\tR\bcurrency\x122\n" +
+	"\x06status\x18\b \x01(\x0e2\x1a.affiliate.v1.PayoutStatusR\x06status\x122\n" +
+	"\x06method\x18\t \x01(\x0e2\x1a.affiliate.v1.PayoutMethodR\x06method\x12!\n" +
+	"\treference\x18\n" +
+	" \x01(\tH\x00R\treference\x88\x01\x01\x12=\n" +
+	"\fperiod_start\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vperiodStart\x129\n" +
+	"\n" +
+	"period_end\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tperiodEnd\x12)\n" +
+	"\x10commission_count\x18\r \x01(\x03R\x0fcommissionCount\x12)\n" +
+	"\x10adjustment_cents\x18\x0e \x01(\x03R\x0fadjustmentCents\x12*\n" +
+	"\x0efailure_reason\x18\x0f \x01(\tH\x01R\rfailureReason\x88\x01\x01\x12=\n" +
+	"\finitiated_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\vinitiatedAt\x123\n" +
+	"\apaid_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x06paidAt\x129\n" +
+	"\n" +
+	"created_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12#\n" +
+	"\rmerchant_name\x182 \x01(\tR\fmerchantName\x12&\n" +
+	"\faccount_hint\x183 \x01(\tH\x02R\vaccountHint\x88\x01\x01\x12G\n" +
+	"\vcommissions\x184 \x03(\v2%.affiliate.v1.PartnerPayoutCommissionR\vcommissionsB\f\n" +
+	"\n" +
+	"_referenceB\x11\n" +
+	"\x0f_failure_reasonB\x0f\n" +
+	"\r_account_hint\"\x91\x02\n" +
+	"\x17PartnerPayoutCommission\x12#\n" +
+	"\rcommission_id\x18\x01 \x01(\tR\fcommissionId\x12!\n" +
+	"\famount_cents\x18\x02 \x01(\x03R\vamountCents\x126\n" +
+	"\n" +
+	"event_type\x18\x03 \x01(\x0e2\x17.affiliate.v1.EventTypeR\teventType\x12;\n" +
+	"\vapproved_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"approvedAt\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt*\xcd\x01\n" +
 	"\fPayoutStatus\x12\x1d\n" +
 	"\x19PAYOUT_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PAYOUT_STATUS_DRAFT\x10\x01\x12\x19\n" +
@@ -3001,7 +3388,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"!PAYOUT_EXCLUSION_NO_PAYOUT_METHOD\x10\x02\x12-\n" +
 	")PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED\x10\x03\x12%\n" +
 	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x04\x12+\n" +
-	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\x9d\x0f\n" +
+	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\xa9\x10\n" +
 	"\rPayoutService\x12v\n" +
 	"\x0ePreviewPayouts\x12#.affiliate.v1.PreviewPayoutsRequest\x1a\x1b.affiliate.v1.PayoutPreview\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/preview\x12z\n" +
 	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12k\n" +
@@ -3017,7 +3404,8 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x10MarkPayoutFailed\x12%.affiliate.v1.MarkPayoutFailedRequest\x1a\x14.affiliate.v1.Payout\"2\x82\xd3\xe4\x93\x02,:\x01*2'/api/v1/payouts/{payout_id}/mark-failed\x12s\n" +
 	"\vRetryPayout\x12 .affiliate.v1.RetryPayoutRequest\x1a\x14.affiliate.v1.Payout\",\x82\xd3\xe4\x93\x02&:\x01*2!/api/v1/payouts/{payout_id}/retry\x12v\n" +
 	"\fCancelPayout\x12!.affiliate.v1.CancelPayoutRequest\x1a\x14.affiliate.v1.Payout\"-\x82\xd3\xe4\x93\x02':\x01*2\"/api/v1/payouts/{payout_id}/cancel\x12\x88\x01\n" +
-	"\x12ListPartnerPayouts\x12'.affiliate.v1.ListPartnerPayoutsRequest\x1a(.affiliate.v1.ListPartnerPayoutsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/payoutsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x12ListPartnerPayouts\x12'.affiliate.v1.ListPartnerPayoutsRequest\x1a(.affiliate.v1.ListPartnerPayoutsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/payouts\x12\x89\x01\n" +
+	"\x10GetPartnerPayout\x12%.affiliate.v1.GetPartnerPayoutRequest\x1a!.affiliate.v1.PartnerPayoutDetail\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/partner/payouts/{payout_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_payout_proto_rawDescOnce sync.Once
@@ -3032,7 +3420,7 @@ func file_affiliate_v1_payout_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_payout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_affiliate_v1_payout_proto_goTypes = []any{
 	(PayoutStatus)(0),                  // 0: affiliate.v1.PayoutStatus
 	(PayoutBatchStatus)(0),             // 1: affiliate.v1.PayoutBatchStatus
@@ -3065,97 +3453,115 @@ var file_affiliate_v1_payout_proto_goTypes = []any{
 	(*ListPartnerPayoutsRequest)(nil),  // 28: affiliate.v1.ListPartnerPayoutsRequest
 	(*ListPartnerPayoutsResponse)(nil), // 29: affiliate.v1.ListPartnerPayoutsResponse
 	(*PartnerPayout)(nil),              // 30: affiliate.v1.PartnerPayout
-	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
-	(PayoutMethod)(0),                  // 32: affiliate.v1.PayoutMethod
-	(Mode)(0),                          // 33: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),          // 34: google.api.HttpBody
+	(*GetPartnerPayoutRequest)(nil),    // 31: affiliate.v1.GetPartnerPayoutRequest
+	(*PartnerPayoutDetail)(nil),        // 32: affiliate.v1.PartnerPayoutDetail
+	(*PartnerPayoutCommission)(nil),    // 33: affiliate.v1.PartnerPayoutCommission
+	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
+	(PayoutMethod)(0),                  // 35: affiliate.v1.PayoutMethod
+	(Mode)(0),                          // 36: affiliate.v1.Mode
+	(EventType)(0),                     // 37: affiliate.v1.EventType
+	(*httpbody.HttpBody)(nil),          // 38: google.api.HttpBody
 }
 var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	6,  // 0: affiliate.v1.PayoutPreview.data:type_name -> affiliate.v1.PayoutPreviewLine
-	31, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
+	34, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 2: affiliate.v1.PayoutPreview.totals:type_name -> affiliate.v1.PayoutTotal
-	32, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
+	35, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
 	3,  // 4: affiliate.v1.PayoutPreviewLine.excluded_because:type_name -> affiliate.v1.PayoutExclusion
-	33, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
+	36, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
 	1,  // 6: affiliate.v1.PayoutBatch.status:type_name -> affiliate.v1.PayoutBatchStatus
-	31, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
+	34, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.PayoutBatch.totals:type_name -> affiliate.v1.PayoutTotal
 	10, // 9: affiliate.v1.PayoutBatch.by_status:type_name -> affiliate.v1.PayoutCounts
-	31, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
-	31, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
-	31, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
-	31, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
+	34, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
+	34, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
+	34, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
+	34, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
 	1,  // 14: affiliate.v1.ListPayoutBatchesRequest.status:type_name -> affiliate.v1.PayoutBatchStatus
 	9,  // 15: affiliate.v1.ListPayoutBatchesResponse.data:type_name -> affiliate.v1.PayoutBatch
 	2,  // 16: affiliate.v1.ExportPayoutBatchRequest.format:type_name -> affiliate.v1.PayoutExportFormat
 	0,  // 17: affiliate.v1.ListPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
 	25, // 18: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
-	31, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
-	33, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
+	34, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
+	36, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
 	0,  // 21: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
-	32, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
-	31, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
-	31, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
-	31, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
-	31, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
-	31, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
-	31, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
-	33, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
+	35, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
+	34, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
+	34, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
+	34, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
+	34, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
+	34, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
+	34, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
 	0,  // 30: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	32, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	31, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	31, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	31, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	31, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	31, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	31, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
+	35, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	34, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	34, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	34, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	34, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	34, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	34, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
 	27, // 38: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
-	31, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	34, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
 	0,  // 40: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
 	30, // 41: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
-	33, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
+	36, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
 	0,  // 43: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
-	32, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
-	31, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
-	31, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
-	31, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
-	31, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
-	31, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 50: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
-	8,  // 51: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
-	18, // 52: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
-	20, // 53: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
-	11, // 54: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
-	13, // 55: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
-	14, // 56: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
-	16, // 57: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
-	15, // 58: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
-	17, // 59: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
-	21, // 60: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
-	22, // 61: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
-	23, // 62: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
-	24, // 63: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
-	28, // 64: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
-	5,  // 65: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
-	9,  // 66: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	19, // 67: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
-	26, // 68: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
-	12, // 69: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
-	9,  // 70: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 71: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 72: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 73: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	34, // 74: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
-	25, // 75: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
-	25, // 76: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
-	25, // 77: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
-	25, // 78: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
-	29, // 79: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
-	65, // [65:80] is the sub-list for method output_type
-	50, // [50:65] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	35, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
+	34, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
+	34, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
+	34, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
+	34, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
+	34, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
+	36, // 50: affiliate.v1.PartnerPayoutDetail.mode:type_name -> affiliate.v1.Mode
+	0,  // 51: affiliate.v1.PartnerPayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
+	35, // 52: affiliate.v1.PartnerPayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	34, // 53: affiliate.v1.PartnerPayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	34, // 54: affiliate.v1.PartnerPayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	34, // 55: affiliate.v1.PartnerPayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	34, // 56: affiliate.v1.PartnerPayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	34, // 57: affiliate.v1.PartnerPayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	33, // 58: affiliate.v1.PartnerPayoutDetail.commissions:type_name -> affiliate.v1.PartnerPayoutCommission
+	37, // 59: affiliate.v1.PartnerPayoutCommission.event_type:type_name -> affiliate.v1.EventType
+	34, // 60: affiliate.v1.PartnerPayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	34, // 61: affiliate.v1.PartnerPayoutCommission.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 62: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
+	8,  // 63: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
+	18, // 64: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
+	20, // 65: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	11, // 66: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
+	13, // 67: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
+	14, // 68: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
+	16, // 69: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
+	15, // 70: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
+	17, // 71: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
+	21, // 72: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
+	22, // 73: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
+	23, // 74: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
+	24, // 75: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
+	28, // 76: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
+	31, // 77: affiliate.v1.PayoutService.GetPartnerPayout:input_type -> affiliate.v1.GetPartnerPayoutRequest
+	5,  // 78: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
+	9,  // 79: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	19, // 80: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
+	26, // 81: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	12, // 82: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
+	9,  // 83: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 84: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 85: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 86: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	38, // 87: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
+	25, // 88: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
+	25, // 89: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
+	25, // 90: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
+	25, // 91: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
+	29, // 92: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
+	32, // 93: affiliate.v1.PayoutService.GetPartnerPayout:output_type -> affiliate.v1.PartnerPayoutDetail
+	78, // [78:94] is the sub-list for method output_type
+	62, // [62:78] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_payout_proto_init() }
@@ -3164,6 +3570,7 @@ func file_affiliate_v1_payout_proto_init() {
 		return
 	}
 	file_affiliate_v1_common_proto_init()
+	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_partner_proto_init()
 	file_affiliate_v1_payout_proto_msgTypes[0].OneofWrappers = []any{}
@@ -3176,13 +3583,14 @@ func file_affiliate_v1_payout_proto_init() {
 	file_affiliate_v1_payout_proto_msgTypes[22].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[24].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[26].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_payout_proto_rawDesc), len(file_affiliate_v1_payout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

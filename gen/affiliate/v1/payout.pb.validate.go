@@ -4438,3 +4438,590 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = PartnerPayoutValidationError{}
+
+// Validate checks the field values on GetPartnerPayoutRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetPartnerPayoutRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetPartnerPayoutRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetPartnerPayoutRequestMultiError, or nil if none found.
+func (m *GetPartnerPayoutRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetPartnerPayoutRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for PayoutId
+
+	if len(errors) > 0 {
+		return GetPartnerPayoutRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetPartnerPayoutRequestMultiError is an error wrapping multiple validation
+// errors returned by GetPartnerPayoutRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetPartnerPayoutRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetPartnerPayoutRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetPartnerPayoutRequestMultiError) AllErrors() []error { return m }
+
+// GetPartnerPayoutRequestValidationError is the validation error returned by
+// GetPartnerPayoutRequest.Validate if the designated constraints aren't met.
+type GetPartnerPayoutRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetPartnerPayoutRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetPartnerPayoutRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetPartnerPayoutRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetPartnerPayoutRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetPartnerPayoutRequestValidationError) ErrorName() string {
+	return "GetPartnerPayoutRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetPartnerPayoutRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetPartnerPayoutRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetPartnerPayoutRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetPartnerPayoutRequestValidationError{}
+
+// Validate checks the field values on PartnerPayoutDetail with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PartnerPayoutDetail) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PartnerPayoutDetail with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PartnerPayoutDetailMultiError, or nil if none found.
+func (m *PartnerPayoutDetail) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PartnerPayoutDetail) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ProgramName
+
+	// no validation rules for ParticipantId
+
+	// no validation rules for Mode
+
+	// no validation rules for AmountCents
+
+	// no validation rules for Currency
+
+	// no validation rules for Status
+
+	// no validation rules for Method
+
+	if all {
+		switch v := interface{}(m.GetPeriodStart()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PeriodStart",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PeriodStart",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPeriodStart()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutDetailValidationError{
+				field:  "PeriodStart",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetPeriodEnd()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PeriodEnd",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PeriodEnd",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPeriodEnd()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutDetailValidationError{
+				field:  "PeriodEnd",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for CommissionCount
+
+	// no validation rules for AdjustmentCents
+
+	if all {
+		switch v := interface{}(m.GetInitiatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "InitiatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "InitiatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetInitiatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutDetailValidationError{
+				field:  "InitiatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetPaidAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PaidAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "PaidAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPaidAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutDetailValidationError{
+				field:  "PaidAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutDetailValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutDetailValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for MerchantName
+
+	for idx, item := range m.GetCommissions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, PartnerPayoutDetailValidationError{
+						field:  fmt.Sprintf("Commissions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, PartnerPayoutDetailValidationError{
+						field:  fmt.Sprintf("Commissions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return PartnerPayoutDetailValidationError{
+					field:  fmt.Sprintf("Commissions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if m.Reference != nil {
+		// no validation rules for Reference
+	}
+
+	if m.FailureReason != nil {
+		// no validation rules for FailureReason
+	}
+
+	if m.AccountHint != nil {
+		// no validation rules for AccountHint
+	}
+
+	if len(errors) > 0 {
+		return PartnerPayoutDetailMultiError(errors)
+	}
+
+	return nil
+}
+
+// PartnerPayoutDetailMultiError is an error wrapping multiple validation
+// errors returned by PartnerPayoutDetail.ValidateAll() if the designated
+// constraints aren't met.
+type PartnerPayoutDetailMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PartnerPayoutDetailMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PartnerPayoutDetailMultiError) AllErrors() []error { return m }
+
+// PartnerPayoutDetailValidationError is the validation error returned by
+// PartnerPayoutDetail.Validate if the designated constraints aren't met.
+type PartnerPayoutDetailValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PartnerPayoutDetailValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PartnerPayoutDetailValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PartnerPayoutDetailValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PartnerPayoutDetailValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PartnerPayoutDetailValidationError) ErrorName() string {
+	return "PartnerPayoutDetailValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PartnerPayoutDetailValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPartnerPayoutDetail.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PartnerPayoutDetailValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PartnerPayoutDetailValidationError{}
+
+// Validate checks the field values on PartnerPayoutCommission with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PartnerPayoutCommission) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PartnerPayoutCommission with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PartnerPayoutCommissionMultiError, or nil if none found.
+func (m *PartnerPayoutCommission) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PartnerPayoutCommission) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for CommissionId
+
+	// no validation rules for AmountCents
+
+	// no validation rules for EventType
+
+	if all {
+		switch v := interface{}(m.GetApprovedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutCommissionValidationError{
+					field:  "ApprovedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutCommissionValidationError{
+					field:  "ApprovedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetApprovedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutCommissionValidationError{
+				field:  "ApprovedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerPayoutCommissionValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerPayoutCommissionValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerPayoutCommissionValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return PartnerPayoutCommissionMultiError(errors)
+	}
+
+	return nil
+}
+
+// PartnerPayoutCommissionMultiError is an error wrapping multiple validation
+// errors returned by PartnerPayoutCommission.ValidateAll() if the designated
+// constraints aren't met.
+type PartnerPayoutCommissionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PartnerPayoutCommissionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PartnerPayoutCommissionMultiError) AllErrors() []error { return m }
+
+// PartnerPayoutCommissionValidationError is the validation error returned by
+// PartnerPayoutCommission.Validate if the designated constraints aren't met.
+type PartnerPayoutCommissionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PartnerPayoutCommissionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PartnerPayoutCommissionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PartnerPayoutCommissionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PartnerPayoutCommissionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PartnerPayoutCommissionValidationError) ErrorName() string {
+	return "PartnerPayoutCommissionValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PartnerPayoutCommissionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPartnerPayoutCommission.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PartnerPayoutCommissionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PartnerPayoutCommissionValidationError{}

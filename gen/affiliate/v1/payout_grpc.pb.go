@@ -35,6 +35,7 @@ const (
 	PayoutService_RetryPayout_FullMethodName        = "/affiliate.v1.PayoutService/RetryPayout"
 	PayoutService_CancelPayout_FullMethodName       = "/affiliate.v1.PayoutService/CancelPayout"
 	PayoutService_ListPartnerPayouts_FullMethodName = "/affiliate.v1.PayoutService/ListPartnerPayouts"
+	PayoutService_GetPartnerPayout_FullMethodName   = "/affiliate.v1.PayoutService/GetPartnerPayout"
 )
 
 // PayoutServiceClient is the client API for PayoutService service.
@@ -188,6 +189,9 @@ type PayoutServiceClient interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPayouts(ctx context.Context, in *ListPartnerPayoutsRequest, opts ...grpc.CallOption) (*ListPartnerPayoutsResponse, error)
+	// GetPartnerPayout returns one of the partner's own payouts with its commissions, as a
+	// statement needs it. A payout that was never confirmed is NOT_FOUND.
+	GetPartnerPayout(ctx context.Context, in *GetPartnerPayoutRequest, opts ...grpc.CallOption) (*PartnerPayoutDetail, error)
 }
 
 type payoutServiceClient struct {
@@ -357,6 +361,16 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 	return out, nil
 }
 
+func (c *payoutServiceClient) GetPartnerPayout(ctx context.Context, in *GetPartnerPayoutRequest, opts ...grpc.CallOption) (*PartnerPayoutDetail, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PartnerPayoutDetail)
+	err := c.cc.Invoke(ctx, PayoutService_GetPartnerPayout_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PayoutServiceServer is the server API for PayoutService service.
 // All implementations must embed UnimplementedPayoutServiceServer
 // for forward compatibility.
@@ -508,6 +522,9 @@ type PayoutServiceServer interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPayouts(context.Context, *ListPartnerPayoutsRequest) (*ListPartnerPayoutsResponse, error)
+	// GetPartnerPayout returns one of the partner's own payouts with its commissions, as a
+	// statement needs it. A payout that was never confirmed is NOT_FOUND.
+	GetPartnerPayout(context.Context, *GetPartnerPayoutRequest) (*PartnerPayoutDetail, error)
 	mustEmbedUnimplementedPayoutServiceServer()
 }
 
@@ -562,6 +579,9 @@ func (UnimplementedPayoutServiceServer) CancelPayout(context.Context, *CancelPay
 }
 func (UnimplementedPayoutServiceServer) ListPartnerPayouts(context.Context, *ListPartnerPayoutsRequest) (*ListPartnerPayoutsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerPayouts not implemented")
+}
+func (UnimplementedPayoutServiceServer) GetPartnerPayout(context.Context, *GetPartnerPayoutRequest) (*PartnerPayoutDetail, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPartnerPayout not implemented")
 }
 func (UnimplementedPayoutServiceServer) mustEmbedUnimplementedPayoutServiceServer() {}
 func (UnimplementedPayoutServiceServer) testEmbeddedByValue()                       {}
@@ -847,6 +867,24 @@ func _PayoutService_ListPartnerPayouts_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PayoutService_GetPartnerPayout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPartnerPayoutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).GetPartnerPayout(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_GetPartnerPayout_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).GetPartnerPayout(ctx, req.(*GetPartnerPayoutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PayoutService_ServiceDesc is the grpc.ServiceDesc for PayoutService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -909,6 +947,10 @@ var PayoutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPartnerPayouts",
 			Handler:    _PayoutService_ListPartnerPayouts_Handler,
+		},
+		{
+			MethodName: "GetPartnerPayout",
+			Handler:    _PayoutService_GetPartnerPayout_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -87,10 +88,10 @@ func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name stri
 // The total stops at affiliate.MaxTotal. It is counted in the index alone, unless the
 // filter has both a status and a programme. For the last page, nothing is counted.
 
-// partnerCommissionColumns are selected from commissions c, programs p, conversions v and
-// links l. A second statement, clickSubIDs, reads the sub ids of clicks.
+// partnerCommissionColumns are selected from commissions c, programs p, attribution_decisions d,
+// conversions v and links l. A second statement, clickSubIDs, reads the sub ids of clicks.
 var partnerCommissionColumns = postgres.Columns[commission.Commission]("c") + `,
-	p.name as program_name, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id`
+	p.name as program_name, v.link_id as link, l.code as link_code, coalesce(v.sub_id, l.sub_id) as sub_id, coalesce(d.explanation, '') as explanation`
 
 // Commissions returns one page of a partner's commissions in the mode, and the
 // number of rows on all pages, up to affiliate.MaxTotal. The page can be ordered by
@@ -120,6 +121,51 @@ func Commissions(
 	var total int64
 	err = db.QueryRow(ctx, countSQL, args...).Scan(&total)
 	return commissions, total, err
+}
+
+// exportBatch is the number of commissions whose click sub ids are read together.
+const exportBatch = 500
+
+// ExportCommissions returns the commissions that Commissions returns on all its pages, read in
+// one snapshot. As with postgres.Export, a loop over the result uses a connection and an export
+// slot. A partner has as many slots as a workspace. Errors: NOT_FOUND if the partner does not
+// take part in the filter's programme; SERVICE_UNAVAILABLE if too many exports are running.
+func ExportCommissions(
+	ctx context.Context, db *postgres.DB, partnerID affiliate.UserID, mode affiliate.Mode, filter partner.CommissionFilter, order commission.Order,
+) (iter.Seq2[partner.Commission, error], error) {
+	where, err := partnerCommissionConditions(ctx, db, partnerID, mode, filter)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := partnerCommissionsSQL(where, order)
+	args := append(append([]any{postgres.PlanForArgs}, where.Args...), nil, 0) // no limit
+	rows := postgres.Export(ctx, db, affiliate.WorkspaceID{UUID: partnerID.UUID}, pgx.RowToStructByName[partner.Commission], all, args...)
+	return func(yield func(partner.Commission, error) bool) {
+		batch := make([]partner.Commission, 0, exportBatch)
+		flush := func() bool {
+			if err := addClickSubIDs(ctx, db, partnerID, mode, batch); err != nil {
+				yield(partner.Commission{}, err)
+				return false
+			}
+			for _, c := range batch {
+				if !yield(c, nil) {
+					return false
+				}
+			}
+			batch = batch[:0]
+			return true
+		}
+		for c, err := range rows {
+			if err != nil {
+				yield(c, err)
+				return
+			}
+			if batch = append(batch, c); len(batch) == exportBatch && !flush() {
+				return
+			}
+		}
+		flush()
+	}, nil
 }
 
 // clickSubIDs reads the sub ids of clicks by the primary key. The workspace of a click is the workspace of
@@ -225,6 +271,7 @@ func partnerCommissionsSQL(where postgres.Conditions, order commission.Order) (p
 		from (select c.* from commissions c where ` + where.SQL() + ` order by ` + sorted +
 		` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		left join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 		left join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
 		left join links l on l.workspace_id = c.workspace_id and l.id = v.link_id
 		order by ` + sorted

@@ -50,6 +50,9 @@ func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 	return candidateArgs(scope, nil, payouts, cutoff)
 }
 
+// PayoutOfPartnerSQL is a statement whose query plan a test checks.
+const PayoutOfPartnerSQL = payoutOfPartner
+
 // PayoutListSQL returns the statements for a page of payouts and for the total. If
 // partner is zero, the list has the payouts of a scope. Otherwise it has the payouts of a
 // partner.

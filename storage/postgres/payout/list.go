@@ -2,6 +2,7 @@ package payout
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -99,7 +100,7 @@ func Get(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id aff
 // GetDetail returns one payout with its commissions. Errors: NOT_FOUND.
 func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PayoutID) (payout.Detail, error) {
 	const commissions = `
-		select c.id, h.amount_cents, c.external_transaction_id, c.approved_at
+		select c.id, h.amount_cents, c.external_transaction_id, c.event_type, c.approved_at, c.created_at
 		from payout_commissions h
 		join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
 		where h.workspace_id = $1 and c.mode = $2 and h.payout_id = $3
@@ -122,6 +123,29 @@ func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id a
 	}
 	detail.AccountHint, err = postgres.Value[*string](ctx, db, hint, scope.Workspace, scope.Mode, id)
 	return detail, err
+}
+
+// payoutOfPartner finds the workspace of a partner's payout. It reads the payouts of the
+// partner, because the primary key begins with the workspace.
+const payoutOfPartner = `
+	select p.workspace_id, w.name from payouts p join workspaces w on w.id = p.workspace_id
+	where p.partner_id = $1 and p.mode = $2 and p.id = $3 and p.initiated_at is not null`
+
+// GetOfPartner returns one payout of a partner with its commissions, and the name of the
+// workspace that pays. Errors: NOT_FOUND, also if the payout was never confirmed.
+func GetOfPartner(
+	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, id affiliate.PayoutID,
+) (detail payout.Detail, merchant string, err error) {
+	scope := affiliate.Scope{Mode: mode}
+	err = db.QueryRow(ctx, payoutOfPartner, partner, mode, id).Scan(&scope.Workspace, &merchant)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return detail, "", affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return detail, "", err
+	}
+	detail, err = GetDetail(ctx, db, scope, id)
+	return detail, merchant, err
 }
 
 // Exports of a batch. After the confirmation, the payouts of one method and one currency are

@@ -96,6 +96,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("part of an export", f.Plan(payouts.SelectExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal", "EUR", 0, 5000), "payouts_by_batch")
 	check("accounts to delete", f.Plan(payouts.DeletePayoutAccountsSQL, f.Now(), 1000), "Limit -> Index Scan using payouts_account_kept")
 	check("names to delete", f.Plan(payouts.DeletePayeeNamesSQL, f.Now(), 1000), "Index Scan using payouts_payee_name")
+	check("payout of a partner", f.Plan(payouts.PayoutOfPartnerSQL, partner, f.Scope.Mode, held[0]), "payouts_by_partner")
 	check("number of batches", f.Plan(payouts.CountBatchesSQL, f.Scope.Workspace, f.Scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
 	day := f.Now().AddDate(0, 0, -1)
