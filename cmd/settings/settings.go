@@ -244,12 +244,10 @@ type Limits struct {
 	Conversions int64 `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int64 `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
 	General     int64 `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
-	// Session limits the renewals of a browser's session.
-	Session int64 `env:"TRIBUTARY_LIMIT_SESSION" envDefault:"60"`
-	// MailProvider limits the requests to the mail provider's webhook, per client address.
+	Session     int64 `env:"TRIBUTARY_LIMIT_SESSION" envDefault:"60"`
+	// MailProvider limits the requests to the mail provider's webhook, and Unsubscribe those to unsubscribe links, per client address.
 	MailProvider int64 `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
-	// Unsubscribe limits the requests to unsubscribe links, per client address.
-	Unsubscribe int64 `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
+	Unsubscribe  int64 `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int64 `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
 	// Erasure and Export are the numbers of erasures and exports that an account can request in any hour. BuyerErasure

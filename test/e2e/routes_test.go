@@ -381,9 +381,14 @@ type credential struct {
 	token bool
 	// mode is the mode of a service token. Its role is admin, and it may move payouts.
 	mode string
+	// cookie is the value of the header Cookie.
+	cookie string
 }
 
 func (c credential) client(sys *system) apiClient {
+	if c.cookie != "" {
+		return sys.client().withHeader("Cookie", c.cookie)
+	}
 	if c.authorization == "" {
 		return sys.client()
 	}
@@ -413,6 +418,8 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 	// The token is of live mode, because one of the routes deletes all test data.
 	live := sys.newFixture(t, "live", nil)
 	participantToken := live.merchant.post(t, live.participantPath()+"/token", nil).wantStatus(http.StatusCreated).text("token")
+	merchantBrowser, _ := f.merchant.inBrowser(t, "")
+	partnerBrowser, _ := f.partner.inBrowser(t, "")
 	bearer := func(text string) string { return "Bearer " + text }
 	unknownKey := func(kind account.KeyKind) string {
 		return bearer(account.NewKey(kind, affiliate.ModeTest).Reveal())
@@ -422,6 +429,7 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 	}
 	return []credential{
 		{name: "no credential"},
+		{name: "the cookies of browsers", cookie: merchantBrowser.cookie() + "; " + partnerBrowser.cookie()},
 		{name: "garbage", authorization: bearer("garbage")},
 		{name: "garbage in three parts", authorization: bearer("a.b.c")},
 		{name: "another scheme", authorization: "Basic " + f.merchant.access},
