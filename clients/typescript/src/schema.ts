@@ -426,6 +426,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/merchant/account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update a merchant account
+         * @description Changes the given fields of the caller's account. A field that is
+         *     absent keeps its value. The account of a partner is changed with UpdatePartnerProfile.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        patch: operations["updateMerchantAccount"];
+        trace?: never;
+    };
     "/api/v1/auth/merchant/email/change": {
         parameters: {
             query?: never;
@@ -594,6 +617,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/merchant/password/change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a merchant password
+         * @description Sets a new password of the caller's merchant account. All other sessions of
+         *     the account end, and all tokens that were mailed for it are revoked.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+         *         factor, also if the code is absent, wrong or used.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong password or code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["changeMerchantPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/merchant/refresh": {
         parameters: {
             query?: never;
@@ -671,6 +723,61 @@ export interface paths {
          */
         post: operations["resetMerchantPassword"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List merchant sessions
+         * @description Returns the sessions of the caller's merchant account that have not ended.
+         *     The session that was used last comes first.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        get: operations["listMerchantSessions"];
+        put?: never;
+        post?: never;
+        /**
+         * End other merchant sessions
+         * @description Ends all sessions of the caller's merchant account except the session
+         *     of the call. Their access tokens stop working at once. The status is 204 even if there is
+         *     no other session.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        delete: operations["endOtherMerchantSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/sessions/{sessionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a merchant session
+         * @description Ends one session of the caller's merchant account. Its access tokens stop
+         *     working at once. The caller can end the own session, which is a logout. A session that
+         *     has ended, and a session of another account, is NOT_FOUND.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        delete: operations["endMerchantSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -934,6 +1041,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/partner/password/change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a partner password
+         * @description Sets a new password of the caller's partner account. All other sessions of
+         *     the account end, and all tokens that were mailed for it are revoked.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the current password is wrong. If the account has a second
+         *         factor, also if the code is absent, wrong or used.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong password or code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["changePartnerPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/partner/refresh": {
         parameters: {
             query?: never;
@@ -1010,6 +1146,61 @@ export interface paths {
          */
         post: operations["resetPartnerPassword"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List partner sessions
+         * @description Returns the sessions of the caller's partner account that have not ended.
+         *     The session that was used last comes first.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        get: operations["listPartnerSessions"];
+        put?: never;
+        post?: never;
+        /**
+         * End other partner sessions
+         * @description Ends all sessions of the caller's partner account except the session
+         *     of the call. Their access tokens stop working at once. The status is 204 even if there is
+         *     no other session.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        delete: operations["endOtherPartnerSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/sessions/{sessionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a partner session
+         * @description Ends one session of the caller's partner account. Its access tokens stop
+         *     working at once. The caller can end the own session, which is a logout. A session that
+         *     has ended, and a session of another account, is NOT_FOUND.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address.
+         */
+        delete: operations["endPartnerSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1721,6 +1912,29 @@ export interface paths {
          *     There is no rate limit.
          */
         get: operations["checkReadiness"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/instance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an instance
+         * @description Returns what an app must know before a person logs in. It needs no
+         *     credential.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getInstance"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2502,6 +2716,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partner/commissions/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export partner commissions
+         * @description Downloads the partner's own commissions as a CSV file (RFC
+         *     4180). It accepts the filters and the sort order of the list. All rows come from one
+         *     snapshot of the data.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["exportPartnerCommissions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/export": {
         parameters: {
             query?: never;
@@ -2939,6 +3179,29 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerPayouts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/payouts/{payoutId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a partner payout
+         * @description Returns one of the partner's own payouts with its commissions, as a
+         *     statement needs it. A payout that was never confirmed is NOT_FOUND.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getPartnerPayout"];
         put?: never;
         post?: never;
         delete?: never;
@@ -5616,6 +5879,38 @@ export interface components {
              */
             acceptTerms?: boolean | null;
         };
+        /** @description AccountSession is a session of an account: a login that has not ended. */
+        AccountSession: {
+            id: string;
+            /**
+             * Format: date-time
+             * @description The time of the login.
+             */
+            createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the login or of the last refresh, whichever is later. Calls with an access
+             *     token do not change it.
+             */
+            lastUsedAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time at which the session ends if it is not refreshed before.
+             */
+            expiresAt: string | null;
+            /**
+             * @description The browser and the system of the login, for example `Firefox on Linux`. Empty if the
+             *     header User-Agent named neither.
+             */
+            device: string;
+            /**
+             * @description The network of the login or of the last refresh: the first 24 bits of an IPv4 address, or
+             *     the first 48 bits of an IPv6 address. Empty if unknown.
+             */
+            network: string;
+            /** @description Whether this is the session of the call. */
+            current: boolean;
+        };
         /** @description AnalyticsAmounts holds the amounts in one currency, in minor units. */
         AnalyticsAmounts: {
             currency: string;
@@ -6271,6 +6566,20 @@ export interface components {
             code?: string | null;
         };
         ChangeEmailResponse: Record<string, never>;
+        ChangePasswordRequest: {
+            /** @description The current password. */
+            currentPassword: string;
+            /**
+             * @description The new password, 10 to 128 characters. Common passwords, the name and the address of
+             *     the account, and the current password are not accepted.
+             */
+            newPassword: string;
+            /**
+             * @description A code of the authenticator app, or a recovery code. It is required if the account has a
+             *     second factor.
+             */
+            code?: string | null;
+        };
         ClearCommissionReviewRequest: {
             /** @description A note for the commission's history, 1 to 500 characters. */
             note?: string | null;
@@ -8568,6 +8877,41 @@ export interface components {
             /** @description Always `ok`. Every other state is an error response. */
             status: string;
         };
+        /** @description Instance is an installation of the service. */
+        Instance: {
+            /** @description The version of the service, for example `v1.2.0`. */
+            version: string;
+            /**
+             * @description Who can create a merchant account.
+             * @enum {string|null}
+             */
+            merchantRegistration: "open" | "invite" | "closed" | null;
+            /**
+             * @description Who can create a partner account: `open` or `invite`.
+             * @enum {string|null}
+             */
+            partnerRegistration: "open" | "invite" | "closed" | null;
+            /**
+             * @description Whether the service sends mail. Without mail, a lost password can only be reset with the
+             *     help of the operator.
+             */
+            mail: boolean;
+            /**
+             * @description The address of the console for merchants. Null if the operator has set neither it nor the
+             *     public address of the service.
+             */
+            consoleUrl: string | null;
+            /**
+             * @description The address of the portal for partners. Null if the operator has set neither it nor the
+             *     public address of the service.
+             */
+            portalUrl: string | null;
+            /**
+             * @description The scheme and the host of short links. The host leads to the collectors. Null if there
+             *     are no short links.
+             */
+            linkUrl: string | null;
+        };
         /** @description Invite is an open invitation to become a member. */
         Invite: {
             id: string;
@@ -9453,6 +9797,30 @@ export interface components {
              */
             pageSize: number;
         };
+        ListSessionsResponse: {
+            data: components["schemas"]["AccountSession"][];
+            /**
+             * Format: int64
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
+        };
         ListWebhooksResponse: {
             data: components["schemas"]["Webhook"][];
             /**
@@ -10015,6 +10383,10 @@ export interface components {
              *     link. Null if none has one.
              */
             subId: string | null;
+            /** @description Why the conversion is credited to the partner, in sentences. */
+            explanation: string;
+            /** @description The referral code of the link. Null if no link led to the conversion. */
+            linkCode: string | null;
         };
         /** @description PartnerLedgerEntry is a ledger entry as the partner sees it. */
         PartnerLedgerEntry: {
@@ -10105,6 +10477,95 @@ export interface components {
             /** Format: date-time */
             createdAt: string | null;
         };
+        /** @description PartnerPayoutCommission is a commission in a payout as the partner sees it. */
+        PartnerPayoutCommission: {
+            commissionId: string;
+            /**
+             * Format: int64
+             * @description The amount that the commission contributes to the payout, in minor units.
+             */
+            amountCents: number;
+            /** @enum {string|null} */
+            eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
+            /**
+             * Format: date-time
+             * @description The time when the commission was approved.
+             */
+            approvedAt: string | null;
+            /** Format: date-time */
+            createdAt: string | null;
+        };
+        /**
+         * @description PartnerPayoutDetail is a payout of a partner with its commissions. It has the fields of
+         *     PartnerPayout, with the same field numbers, and further fields.
+         */
+        PartnerPayoutDetail: {
+            id: string;
+            programId: string;
+            programName: string;
+            participantId: string;
+            /** @enum {string|null} */
+            mode: "test" | "live" | null;
+            /**
+             * Format: int64
+             * @description The amount of the payout, in minor units of `currency`.
+             */
+            amountCents: number;
+            currency: string;
+            /** @enum {string|null} */
+            status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
+            /** @enum {string|null} */
+            method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
+            /** @description The id of the transfer. Null if the payout was not marked as paid. */
+            reference: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the first approval of a commission in this payout. Null if the payout has
+             *     no commissions.
+             */
+            periodStart: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the last approval of a commission in this payout. Null if the payout has
+             *     no commissions.
+             */
+            periodEnd: string | null;
+            /**
+             * Format: int64
+             * @description The number of commissions.
+             */
+            commissionCount: number;
+            /**
+             * Format: int64
+             * @description The sum of the bonuses, adjustments and debts that the payout includes, in minor
+             *     units. Negative if the debts are greater than the rest.
+             */
+            adjustmentCents: number;
+            /** @description Why the payout failed. Null if it did not fail, or was retried. */
+            failureReason: string | null;
+            /**
+             * Format: date-time
+             * @description The time when the payout was confirmed. Null for drafts.
+             */
+            initiatedAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the payout was not paid.
+             */
+            paidAt: string | null;
+            /** Format: date-time */
+            createdAt: string | null;
+            /** @description The name of the merchant's workspace, which pays. */
+            merchantName: string;
+            /**
+             * @description A masked form of the account that the payout is paid to: an e-mail address such as
+             *     `p***@example.com`, or the last four characters of an account number. Null if the method
+             *     has no account.
+             */
+            accountHint: string | null;
+            /** @description The commissions with their share of the payout, oldest first, at most 1,000. */
+            commissions: components["schemas"]["PartnerPayoutCommission"][];
+        };
         /** @description PartnerProfile is the account of a partner. */
         PartnerProfile: {
             id: string;
@@ -10118,6 +10579,11 @@ export interface components {
             payoutMethod: components["schemas"]["PayoutMethodDetails"] | null;
             /** Format: date-time */
             createdAt: string | null;
+            /**
+             * @description The language in which the partner reads the apps: `en` or `de`. `en` until the partner
+             *     chooses one.
+             */
+            locale: string;
         };
         /** @description PartnerProgram is a programme as a partner sees it. */
         PartnerProgram: {
@@ -11672,6 +12138,15 @@ export interface components {
              */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
         };
+        UpdateMerchantAccountRequest: {
+            /** @description The name of the person, at most 100 characters. It cannot be cleared. */
+            name?: string | null;
+            /**
+             * @description The language in which the person reads the apps: `en` or `de`. It cannot be cleared.
+             * @enum {string|null}
+             */
+            locale?: "" | "en" | "de" | null;
+        };
         UpdateNotificationPreferencesRequest: {
             /** @description The changes, 1 to 20. */
             categories: components["schemas"]["CategoryPreferenceChange"][];
@@ -11719,6 +12194,11 @@ export interface components {
             companyName?: string | null;
             /** @description An http or https URL, at most 2,048 characters. */
             websiteUrl?: string | null;
+            /**
+             * @description The language in which the partner reads the apps: `en` or `de`. It cannot be cleared.
+             * @enum {string|null}
+             */
+            locale?: "" | "en" | "de" | null;
         };
         UpdateProgramRequest: {
             /** @description The name of the programme, at most 100 characters. It cannot be cleared. */
@@ -11914,6 +12394,11 @@ export interface components {
             emailVerified: boolean;
             /** @description Whether a login asks for a code of an authenticator app. */
             secondFactor: boolean;
+            /**
+             * @description The language in which the person reads the apps: `en` or `de`. `en` until the person
+             *     chooses one.
+             */
+            locale: string;
         };
         /** @description Utm holds the campaign parameters that a link adds to its destination. */
         Utm: {
@@ -15901,6 +16386,41 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    updateMerchantAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UpdateMerchantAccountRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     changeMerchantEmail: {
         parameters: {
             query?: never;
@@ -16198,6 +16718,39 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    changeMerchantPassword: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangePasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     refreshMerchantSession: {
         parameters: {
             query?: never;
@@ -16378,6 +16931,103 @@ export interface operations {
             };
             400: components["responses"]["RESET_TOKEN_INVALID-VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listMerchantSessions: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSessionsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    endOtherMerchantSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    endMerchantSession: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                sessionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16793,6 +17443,39 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    changePartnerPassword: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangePasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     refreshPartnerSession: {
         parameters: {
             query?: never;
@@ -16941,6 +17624,103 @@ export interface operations {
             };
             400: components["responses"]["RESET_TOKEN_INVALID-VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listPartnerSessions: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSessionsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    endOtherPartnerSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    endPartnerSession: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                sessionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -19681,6 +20461,31 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    getInstance: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Instance"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     getProcessorConnection: {
         parameters: {
             query?: never;
@@ -21908,6 +22713,63 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    exportPartnerCommissions: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
+                 */
+                sortBy?: "createdAt" | "amountCents" | "status";
+                /** @description The sort direction. Default `desc`. */
+                sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
+                status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
+                /** @description Only commissions of this programme. */
+                programId?: string;
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
+                dateFrom?: string;
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
+                dateTo?: string;
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
+                timezone?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     exportPartnerAccount: {
         parameters: {
             query?: never;
@@ -23148,6 +24010,38 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["ListPartnerPayoutsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getPartnerPayout: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                payoutId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartnerPayoutDetail"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];

@@ -486,6 +486,268 @@ func (*LogoutResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
+type BindBrowserRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The refresh token of the session.
+	RefreshToken string `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	// The kind of the account of the session.
+	Kind AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	// Whether the session stays open for 30 days without use. Otherwise it ends after 12 hours
+	// without use. It always ends 90 days after the login.
+	KeepLoggedIn  bool `protobuf:"varint,3,opt,name=keep_logged_in,json=keepLoggedIn,proto3" json:"keep_logged_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindBrowserRequest) Reset() {
+	*x = BindBrowserRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindBrowserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindBrowserRequest) ProtoMessage() {}
+
+func (x *BindBrowserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindBrowserRequest.ProtoReflect.Descriptor instead.
+func (*BindBrowserRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BindBrowserRequest) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
+	}
+	return ""
+}
+
+func (x *BindBrowserRequest) GetKind() AccountKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
+}
+
+func (x *BindBrowserRequest) GetKeepLoggedIn() bool {
+	if x != nil {
+		return x.KeepLoggedIn
+	}
+	return false
+}
+
+type BindBrowserResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser: 256 random bits as base64url. It is not shown again.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	// The number of seconds after which the session ends if it is not renewed.
+	IdleExpiresIn int64 `protobuf:"varint,2,opt,name=idle_expires_in,json=idleExpiresIn,proto3" json:"idle_expires_in,omitempty"`
+	// The number of seconds after which the session ends, even if it is renewed.
+	ExpiresIn     int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindBrowserResponse) Reset() {
+	*x = BindBrowserResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindBrowserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindBrowserResponse) ProtoMessage() {}
+
+func (x *BindBrowserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindBrowserResponse.ProtoReflect.Descriptor instead.
+func (*BindBrowserResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BindBrowserResponse) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+func (x *BindBrowserResponse) GetIdleExpiresIn() int64 {
+	if x != nil {
+		return x.IdleExpiresIn
+	}
+	return 0
+}
+
+func (x *BindBrowserResponse) GetExpiresIn() int64 {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return 0
+}
+
+type RenewBrowserSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	// The kind of the account of the session.
+	Kind          AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewBrowserSessionRequest) Reset() {
+	*x = RenewBrowserSessionRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewBrowserSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewBrowserSessionRequest) ProtoMessage() {}
+
+func (x *RenewBrowserSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewBrowserSessionRequest.ProtoReflect.Descriptor instead.
+func (*RenewBrowserSessionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RenewBrowserSessionRequest) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+func (x *RenewBrowserSessionRequest) GetKind() AccountKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
+}
+
+type EndBrowserSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret of the browser.
+	BrowserSecret string `protobuf:"bytes,1,opt,name=browser_secret,json=browserSecret,proto3" json:"browser_secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndBrowserSessionRequest) Reset() {
+	*x = EndBrowserSessionRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndBrowserSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndBrowserSessionRequest) ProtoMessage() {}
+
+func (x *EndBrowserSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndBrowserSessionRequest.ProtoReflect.Descriptor instead.
+func (*EndBrowserSessionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EndBrowserSessionRequest) GetBrowserSecret() string {
+	if x != nil {
+		return x.BrowserSecret
+	}
+	return ""
+}
+
+type EndBrowserSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndBrowserSessionResponse) Reset() {
+	*x = EndBrowserSessionResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndBrowserSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndBrowserSessionResponse) ProtoMessage() {}
+
+func (x *EndBrowserSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndBrowserSessionResponse.ProtoReflect.Descriptor instead.
+func (*EndBrowserSessionResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
 type VerifyEmailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token in the link of the mail.
@@ -496,7 +758,7 @@ type VerifyEmailRequest struct {
 
 func (x *VerifyEmailRequest) Reset() {
 	*x = VerifyEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +770,7 @@ func (x *VerifyEmailRequest) String() string {
 func (*VerifyEmailRequest) ProtoMessage() {}
 
 func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +783,7 @@ func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailRequest.ProtoReflect.Descriptor instead.
 func (*VerifyEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VerifyEmailRequest) GetToken() string {
@@ -543,7 +805,7 @@ type VerifyEmailResponse struct {
 
 func (x *VerifyEmailResponse) Reset() {
 	*x = VerifyEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +817,7 @@ func (x *VerifyEmailResponse) String() string {
 func (*VerifyEmailResponse) ProtoMessage() {}
 
 func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +830,7 @@ func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyEmailResponse.ProtoReflect.Descriptor instead.
 func (*VerifyEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VerifyEmailResponse) GetVerified() bool {
@@ -593,7 +855,7 @@ type ResendVerificationRequest struct {
 
 func (x *ResendVerificationRequest) Reset() {
 	*x = ResendVerificationRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +867,7 @@ func (x *ResendVerificationRequest) String() string {
 func (*ResendVerificationRequest) ProtoMessage() {}
 
 func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +880,7 @@ func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationRequest.ProtoReflect.Descriptor instead.
 func (*ResendVerificationRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 type ResendVerificationResponse struct {
@@ -631,7 +893,7 @@ type ResendVerificationResponse struct {
 
 func (x *ResendVerificationResponse) Reset() {
 	*x = ResendVerificationResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +905,7 @@ func (x *ResendVerificationResponse) String() string {
 func (*ResendVerificationResponse) ProtoMessage() {}
 
 func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +918,7 @@ func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResendVerificationResponse.ProtoReflect.Descriptor instead.
 func (*ResendVerificationResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResendVerificationResponse) GetSent() bool {
@@ -676,7 +938,7 @@ type ForgotPasswordRequest struct {
 
 func (x *ForgotPasswordRequest) Reset() {
 	*x = ForgotPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +950,7 @@ func (x *ForgotPasswordRequest) String() string {
 func (*ForgotPasswordRequest) ProtoMessage() {}
 
 func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +963,7 @@ func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForgotPasswordRequest) GetEmail() string {
@@ -719,7 +981,7 @@ type ForgotPasswordResponse struct {
 
 func (x *ForgotPasswordResponse) Reset() {
 	*x = ForgotPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +993,7 @@ func (x *ForgotPasswordResponse) String() string {
 func (*ForgotPasswordResponse) ProtoMessage() {}
 
 func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +1006,7 @@ func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgotPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ForgotPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 type ResetPasswordRequest struct {
@@ -760,7 +1022,7 @@ type ResetPasswordRequest struct {
 
 func (x *ResetPasswordRequest) Reset() {
 	*x = ResetPasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1034,7 @@ func (x *ResetPasswordRequest) String() string {
 func (*ResetPasswordRequest) ProtoMessage() {}
 
 func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1047,7 @@ func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordRequest.ProtoReflect.Descriptor instead.
 func (*ResetPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResetPasswordRequest) GetToken() string {
@@ -810,7 +1072,7 @@ type ResetPasswordResponse struct {
 
 func (x *ResetPasswordResponse) Reset() {
 	*x = ResetPasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1084,7 @@ func (x *ResetPasswordResponse) String() string {
 func (*ResetPasswordResponse) ProtoMessage() {}
 
 func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1097,7 @@ func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPasswordResponse.ProtoReflect.Descriptor instead.
 func (*ResetPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
 type ChangeEmailRequest struct {
@@ -854,7 +1116,7 @@ type ChangeEmailRequest struct {
 
 func (x *ChangeEmailRequest) Reset() {
 	*x = ChangeEmailRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1128,7 @@ func (x *ChangeEmailRequest) String() string {
 func (*ChangeEmailRequest) ProtoMessage() {}
 
 func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1141,7 @@ func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailRequest.ProtoReflect.Descriptor instead.
 func (*ChangeEmailRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChangeEmailRequest) GetNewEmail() string {
@@ -911,7 +1173,7 @@ type ChangeEmailResponse struct {
 
 func (x *ChangeEmailResponse) Reset() {
 	*x = ChangeEmailResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1185,7 @@ func (x *ChangeEmailResponse) String() string {
 func (*ChangeEmailResponse) ProtoMessage() {}
 
 func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1198,7 @@ func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEmailResponse.ProtoReflect.Descriptor instead.
 func (*ChangeEmailResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
 }
 
 type LoginSecondFactorRequest struct {
@@ -951,7 +1213,7 @@ type LoginSecondFactorRequest struct {
 
 func (x *LoginSecondFactorRequest) Reset() {
 	*x = LoginSecondFactorRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1225,7 @@ func (x *LoginSecondFactorRequest) String() string {
 func (*LoginSecondFactorRequest) ProtoMessage() {}
 
 func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1238,7 @@ func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoginSecondFactorRequest.ProtoReflect.Descriptor instead.
 func (*LoginSecondFactorRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoginSecondFactorRequest) GetChallenge() string {
@@ -1003,7 +1265,7 @@ type EnrollTotpRequest struct {
 
 func (x *EnrollTotpRequest) Reset() {
 	*x = EnrollTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1277,7 @@ func (x *EnrollTotpRequest) String() string {
 func (*EnrollTotpRequest) ProtoMessage() {}
 
 func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1290,7 @@ func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpRequest.ProtoReflect.Descriptor instead.
 func (*EnrollTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnrollTotpRequest) GetPassword() string {
@@ -1050,7 +1312,7 @@ type EnrollTotpResponse struct {
 
 func (x *EnrollTotpResponse) Reset() {
 	*x = EnrollTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1324,7 @@ func (x *EnrollTotpResponse) String() string {
 func (*EnrollTotpResponse) ProtoMessage() {}
 
 func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1337,7 @@ func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollTotpResponse.ProtoReflect.Descriptor instead.
 func (*EnrollTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EnrollTotpResponse) GetSecret() string {
@@ -1102,7 +1364,7 @@ type ConfirmTotpRequest struct {
 
 func (x *ConfirmTotpRequest) Reset() {
 	*x = ConfirmTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1376,7 @@ func (x *ConfirmTotpRequest) String() string {
 func (*ConfirmTotpRequest) ProtoMessage() {}
 
 func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1389,7 @@ func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfirmTotpRequest) GetCode() string {
@@ -1148,7 +1410,7 @@ type ConfirmTotpResponse struct {
 
 func (x *ConfirmTotpResponse) Reset() {
 	*x = ConfirmTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1422,7 @@ func (x *ConfirmTotpResponse) String() string {
 func (*ConfirmTotpResponse) ProtoMessage() {}
 
 func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	mi := &file_affiliate_v1_account_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1435,7 @@ func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmTotpResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfirmTotpResponse) GetRecoveryCodes() []string {
@@ -1193,7 +1455,7 @@ type RemoveTotpRequest struct {
 
 func (x *RemoveTotpRequest) Reset() {
 	*x = RemoveTotpRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1467,7 @@ func (x *RemoveTotpRequest) String() string {
 func (*RemoveTotpRequest) ProtoMessage() {}
 
 func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	mi := &file_affiliate_v1_account_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1480,7 @@ func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTotpRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveTotpRequest) GetCode() string {
@@ -1236,7 +1498,7 @@ type RemoveTotpResponse struct {
 
 func (x *RemoveTotpResponse) Reset() {
 	*x = RemoveTotpResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1510,7 @@ func (x *RemoveTotpResponse) String() string {
 func (*RemoveTotpResponse) ProtoMessage() {}
 
 func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	mi := &file_affiliate_v1_account_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1523,7 @@ func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTotpResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTotpResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{28}
 }
 
 // SessionResponse holds the tokens of a session and the account that it belongs to.
@@ -1287,7 +1549,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1561,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[24]
+	mi := &file_affiliate_v1_account_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1574,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -1384,7 +1646,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1658,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[25]
+	mi := &file_affiliate_v1_account_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1671,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *User) GetId() string {
@@ -1494,7 +1756,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[26]
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1768,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[26]
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1781,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListSessionsRequest) GetPage() int32 {
@@ -1552,7 +1814,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[27]
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1826,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[27]
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1839,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSessionsResponse) GetData() []*AccountSession {
@@ -1633,7 +1895,7 @@ type AccountSession struct {
 
 func (x *AccountSession) Reset() {
 	*x = AccountSession{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[28]
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1907,7 @@ func (x *AccountSession) String() string {
 func (*AccountSession) ProtoMessage() {}
 
 func (x *AccountSession) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[28]
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1920,7 @@ func (x *AccountSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountSession.ProtoReflect.Descriptor instead.
 func (*AccountSession) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AccountSession) GetId() string {
@@ -1719,7 +1981,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[29]
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1993,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[29]
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +2006,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{29}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *EndSessionRequest) GetSessionId() string {
@@ -1762,7 +2024,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[30]
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +2036,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[30]
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +2049,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{30}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
 }
 
 type EndOtherSessionsRequest struct {
@@ -1798,7 +2060,7 @@ type EndOtherSessionsRequest struct {
 
 func (x *EndOtherSessionsRequest) Reset() {
 	*x = EndOtherSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2072,7 @@ func (x *EndOtherSessionsRequest) String() string {
 func (*EndOtherSessionsRequest) ProtoMessage() {}
 
 func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2085,7 @@ func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsRequest.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{36}
 }
 
 type EndOtherSessionsResponse struct {
@@ -1834,7 +2096,7 @@ type EndOtherSessionsResponse struct {
 
 func (x *EndOtherSessionsResponse) Reset() {
 	*x = EndOtherSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2108,7 @@ func (x *EndOtherSessionsResponse) String() string {
 func (*EndOtherSessionsResponse) ProtoMessage() {}
 
 func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2121,7 @@ func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsResponse.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{37}
 }
 
 type ChangePasswordRequest struct {
@@ -1878,7 +2140,7 @@ type ChangePasswordRequest struct {
 
 func (x *ChangePasswordRequest) Reset() {
 	*x = ChangePasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2152,7 @@ func (x *ChangePasswordRequest) String() string {
 func (*ChangePasswordRequest) ProtoMessage() {}
 
 func (x *ChangePasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2165,7 @@ func (x *ChangePasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePasswordRequest.ProtoReflect.Descriptor instead.
 func (*ChangePasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ChangePasswordRequest) GetCurrentPassword() string {
@@ -1935,7 +2197,7 @@ type ChangePasswordResponse struct {
 
 func (x *ChangePasswordResponse) Reset() {
 	*x = ChangePasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2209,7 @@ func (x *ChangePasswordResponse) String() string {
 func (*ChangePasswordResponse) ProtoMessage() {}
 
 func (x *ChangePasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2222,7 @@ func (x *ChangePasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePasswordResponse.ProtoReflect.Descriptor instead.
 func (*ChangePasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{39}
 }
 
 type UpdateMerchantAccountRequest struct {
@@ -1978,7 +2240,7 @@ type UpdateMerchantAccountRequest struct {
 
 func (x *UpdateMerchantAccountRequest) Reset() {
 	*x = UpdateMerchantAccountRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2252,7 @@ func (x *UpdateMerchantAccountRequest) String() string {
 func (*UpdateMerchantAccountRequest) ProtoMessage() {}
 
 func (x *UpdateMerchantAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2265,7 @@ func (x *UpdateMerchantAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMerchantAccountRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMerchantAccountRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UpdateMerchantAccountRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
@@ -2070,7 +2332,22 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\rLogoutRequest\x12/\n" +
 	"\rrefresh_token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\frefreshToken\"\x10\n" +
-	"\x0eLogoutResponse\"6\n" +
+	"\x0eLogoutResponse\"\xac\x01\n" +
+	"\x12BindBrowserRequest\x123\n" +
+	"\rrefresh_token\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\frefreshToken\x12;\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\x12$\n" +
+	"\x0ekeep_logged_in\x18\x03 \x01(\bR\fkeepLoggedIn\"\x83\x01\n" +
+	"\x13BindBrowserResponse\x12%\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tR\rbrowserSecret\x12&\n" +
+	"\x0fidle_expires_in\x18\x02 \x01(\x03R\ridleExpiresIn\x12\x1d\n" +
+	"\n" +
+	"expires_in\x18\x03 \x01(\x03R\texpiresIn\"\x90\x01\n" +
+	"\x1aRenewBrowserSessionRequest\x125\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\x12;\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindB\f\xfaB\x05\x82\x01\x02 \x00\xb0\xbb\x18\x01R\x04kind\"Q\n" +
+	"\x18EndBrowserSessionRequest\x125\n" +
+	"\x0ebrowser_secret\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x80\x04\xb0\xbb\x18\x01R\rbrowserSecret\"\x1b\n" +
+	"\x19EndBrowserSessionResponse\"6\n" +
 	"\x12VerifyEmailRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\"`\n" +
@@ -2183,7 +2460,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc4&\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xde(\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -2210,7 +2487,10 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x11EnrollPartnerTotp\x12\x1f.affiliate.v1.EnrollTotpRequest\x1a .affiliate.v1.EnrollTotpResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/auth/partner/totp/enroll\x12\x87\x01\n" +
 	"\x12ConfirmPartnerTotp\x12 .affiliate.v1.ConfirmTotpRequest\x1a!.affiliate.v1.ConfirmTotpResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/totp/confirm\x12|\n" +
 	"\x11RemovePartnerTotp\x12\x1f.affiliate.v1.RemoveTotpRequest\x1a .affiliate.v1.RemoveTotpResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01**\x19/api/v1/auth/partner/totp\x12\xa8\x01\n" +
-	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12\x85\x01\n" +
+	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logout\x12R\n" +
+	"\vBindBrowser\x12 .affiliate.v1.BindBrowserRequest\x1a!.affiliate.v1.BindBrowserResponse\x12^\n" +
+	"\x13RenewBrowserSession\x12(.affiliate.v1.RenewBrowserSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\x12d\n" +
+	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponse\x12\x85\x01\n" +
 	"\x14ListMerchantSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/api/v1/auth/merchant/sessions\x12\x8c\x01\n" +
 	"\x12EndMerchantSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"3\x82\xd3\xe4\x93\x02-*+/api/v1/auth/merchant/sessions/{session_id}\x12\x91\x01\n" +
 	"\x18EndOtherMerchantSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/api/v1/auth/merchant/sessions\x12\x83\x01\n" +
@@ -2234,7 +2514,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                     // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),      // 1: affiliate.v1.RegisterMerchantRequest
@@ -2244,127 +2524,140 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*RefreshSessionRequest)(nil),        // 5: affiliate.v1.RefreshSessionRequest
 	(*LogoutRequest)(nil),                // 6: affiliate.v1.LogoutRequest
 	(*LogoutResponse)(nil),               // 7: affiliate.v1.LogoutResponse
-	(*VerifyEmailRequest)(nil),           // 8: affiliate.v1.VerifyEmailRequest
-	(*VerifyEmailResponse)(nil),          // 9: affiliate.v1.VerifyEmailResponse
-	(*ResendVerificationRequest)(nil),    // 10: affiliate.v1.ResendVerificationRequest
-	(*ResendVerificationResponse)(nil),   // 11: affiliate.v1.ResendVerificationResponse
-	(*ForgotPasswordRequest)(nil),        // 12: affiliate.v1.ForgotPasswordRequest
-	(*ForgotPasswordResponse)(nil),       // 13: affiliate.v1.ForgotPasswordResponse
-	(*ResetPasswordRequest)(nil),         // 14: affiliate.v1.ResetPasswordRequest
-	(*ResetPasswordResponse)(nil),        // 15: affiliate.v1.ResetPasswordResponse
-	(*ChangeEmailRequest)(nil),           // 16: affiliate.v1.ChangeEmailRequest
-	(*ChangeEmailResponse)(nil),          // 17: affiliate.v1.ChangeEmailResponse
-	(*LoginSecondFactorRequest)(nil),     // 18: affiliate.v1.LoginSecondFactorRequest
-	(*EnrollTotpRequest)(nil),            // 19: affiliate.v1.EnrollTotpRequest
-	(*EnrollTotpResponse)(nil),           // 20: affiliate.v1.EnrollTotpResponse
-	(*ConfirmTotpRequest)(nil),           // 21: affiliate.v1.ConfirmTotpRequest
-	(*ConfirmTotpResponse)(nil),          // 22: affiliate.v1.ConfirmTotpResponse
-	(*RemoveTotpRequest)(nil),            // 23: affiliate.v1.RemoveTotpRequest
-	(*RemoveTotpResponse)(nil),           // 24: affiliate.v1.RemoveTotpResponse
-	(*SessionResponse)(nil),              // 25: affiliate.v1.SessionResponse
-	(*User)(nil),                         // 26: affiliate.v1.User
-	(*ListSessionsRequest)(nil),          // 27: affiliate.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),         // 28: affiliate.v1.ListSessionsResponse
-	(*AccountSession)(nil),               // 29: affiliate.v1.AccountSession
-	(*EndSessionRequest)(nil),            // 30: affiliate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),           // 31: affiliate.v1.EndSessionResponse
-	(*EndOtherSessionsRequest)(nil),      // 32: affiliate.v1.EndOtherSessionsRequest
-	(*EndOtherSessionsResponse)(nil),     // 33: affiliate.v1.EndOtherSessionsResponse
-	(*ChangePasswordRequest)(nil),        // 34: affiliate.v1.ChangePasswordRequest
-	(*ChangePasswordResponse)(nil),       // 35: affiliate.v1.ChangePasswordResponse
-	(*UpdateMerchantAccountRequest)(nil), // 36: affiliate.v1.UpdateMerchantAccountRequest
-	(*Workspace)(nil),                    // 37: affiliate.v1.Workspace
-	(Role)(0),                            // 38: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),        // 40: google.protobuf.FieldMask
+	(*BindBrowserRequest)(nil),           // 8: affiliate.v1.BindBrowserRequest
+	(*BindBrowserResponse)(nil),          // 9: affiliate.v1.BindBrowserResponse
+	(*RenewBrowserSessionRequest)(nil),   // 10: affiliate.v1.RenewBrowserSessionRequest
+	(*EndBrowserSessionRequest)(nil),     // 11: affiliate.v1.EndBrowserSessionRequest
+	(*EndBrowserSessionResponse)(nil),    // 12: affiliate.v1.EndBrowserSessionResponse
+	(*VerifyEmailRequest)(nil),           // 13: affiliate.v1.VerifyEmailRequest
+	(*VerifyEmailResponse)(nil),          // 14: affiliate.v1.VerifyEmailResponse
+	(*ResendVerificationRequest)(nil),    // 15: affiliate.v1.ResendVerificationRequest
+	(*ResendVerificationResponse)(nil),   // 16: affiliate.v1.ResendVerificationResponse
+	(*ForgotPasswordRequest)(nil),        // 17: affiliate.v1.ForgotPasswordRequest
+	(*ForgotPasswordResponse)(nil),       // 18: affiliate.v1.ForgotPasswordResponse
+	(*ResetPasswordRequest)(nil),         // 19: affiliate.v1.ResetPasswordRequest
+	(*ResetPasswordResponse)(nil),        // 20: affiliate.v1.ResetPasswordResponse
+	(*ChangeEmailRequest)(nil),           // 21: affiliate.v1.ChangeEmailRequest
+	(*ChangeEmailResponse)(nil),          // 22: affiliate.v1.ChangeEmailResponse
+	(*LoginSecondFactorRequest)(nil),     // 23: affiliate.v1.LoginSecondFactorRequest
+	(*EnrollTotpRequest)(nil),            // 24: affiliate.v1.EnrollTotpRequest
+	(*EnrollTotpResponse)(nil),           // 25: affiliate.v1.EnrollTotpResponse
+	(*ConfirmTotpRequest)(nil),           // 26: affiliate.v1.ConfirmTotpRequest
+	(*ConfirmTotpResponse)(nil),          // 27: affiliate.v1.ConfirmTotpResponse
+	(*RemoveTotpRequest)(nil),            // 28: affiliate.v1.RemoveTotpRequest
+	(*RemoveTotpResponse)(nil),           // 29: affiliate.v1.RemoveTotpResponse
+	(*SessionResponse)(nil),              // 30: affiliate.v1.SessionResponse
+	(*User)(nil),                         // 31: affiliate.v1.User
+	(*ListSessionsRequest)(nil),          // 32: affiliate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 33: affiliate.v1.ListSessionsResponse
+	(*AccountSession)(nil),               // 34: affiliate.v1.AccountSession
+	(*EndSessionRequest)(nil),            // 35: affiliate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),           // 36: affiliate.v1.EndSessionResponse
+	(*EndOtherSessionsRequest)(nil),      // 37: affiliate.v1.EndOtherSessionsRequest
+	(*EndOtherSessionsResponse)(nil),     // 38: affiliate.v1.EndOtherSessionsResponse
+	(*ChangePasswordRequest)(nil),        // 39: affiliate.v1.ChangePasswordRequest
+	(*ChangePasswordResponse)(nil),       // 40: affiliate.v1.ChangePasswordResponse
+	(*UpdateMerchantAccountRequest)(nil), // 41: affiliate.v1.UpdateMerchantAccountRequest
+	(*Workspace)(nil),                    // 42: affiliate.v1.Workspace
+	(Role)(0),                            // 43: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),        // 45: google.protobuf.FieldMask
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
-	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
-	26, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	37, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
-	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	38, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	39, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	29, // 6: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
-	39, // 7: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
-	39, // 8: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
-	39, // 9: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
-	40, // 10: affiliate.v1.UpdateMerchantAccountRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 11: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 12: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 13: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 14: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 15: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 16: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 17: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 18: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	8,  // 19: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	10, // 20: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	10, // 21: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	12, // 22: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	12, // 23: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	14, // 24: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	14, // 25: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	16, // 26: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	16, // 27: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	18, // 28: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 29: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 30: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 31: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	18, // 32: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	19, // 33: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	21, // 34: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	23, // 35: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 36: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	27, // 37: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
-	30, // 38: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
-	32, // 39: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	27, // 40: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
-	30, // 41: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
-	32, // 42: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	34, // 43: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	34, // 44: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	36, // 45: affiliate.v1.AccountService.UpdateMerchantAccount:input_type -> affiliate.v1.UpdateMerchantAccountRequest
-	25, // 46: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 47: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 48: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	25, // 49: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	25, // 50: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	25, // 51: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	25, // 52: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	25, // 53: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	9,  // 54: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	11, // 55: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	11, // 56: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	13, // 57: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	13, // 58: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	15, // 59: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	15, // 60: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	17, // 61: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	17, // 62: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	25, // 63: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 64: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 65: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 66: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	25, // 67: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	20, // 68: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	22, // 69: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	24, // 70: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 71: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	28, // 72: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
-	31, // 73: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
-	33, // 74: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	28, // 75: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
-	31, // 76: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
-	33, // 77: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	35, // 78: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	35, // 79: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	26, // 80: affiliate.v1.AccountService.UpdateMerchantAccount:output_type -> affiliate.v1.User
-	46, // [46:81] is the sub-list for method output_type
-	11, // [11:46] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 0: affiliate.v1.BindBrowserRequest.kind:type_name -> affiliate.v1.AccountKind
+	0,  // 1: affiliate.v1.RenewBrowserSessionRequest.kind:type_name -> affiliate.v1.AccountKind
+	0,  // 2: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
+	31, // 3: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
+	42, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	0,  // 5: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
+	43, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	44, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	34, // 8: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
+	44, // 9: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
+	44, // 10: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
+	44, // 11: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
+	45, // 12: affiliate.v1.UpdateMerchantAccountRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 13: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 14: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 15: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 16: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 17: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 18: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 19: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 20: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	13, // 21: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	15, // 22: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	15, // 23: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	17, // 24: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	17, // 25: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	19, // 26: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	19, // 27: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	21, // 28: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	21, // 29: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	23, // 30: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 31: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 32: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 33: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	23, // 34: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 35: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 36: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 37: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 38: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	8,  // 39: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
+	10, // 40: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
+	11, // 41: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
+	32, // 42: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
+	35, // 43: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
+	37, // 44: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	32, // 45: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
+	35, // 46: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
+	37, // 47: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	39, // 48: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	39, // 49: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	41, // 50: affiliate.v1.AccountService.UpdateMerchantAccount:input_type -> affiliate.v1.UpdateMerchantAccountRequest
+	30, // 51: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 52: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 53: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 54: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 55: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	30, // 56: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	30, // 57: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	30, // 58: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	14, // 59: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	16, // 60: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	16, // 61: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	18, // 62: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	18, // 63: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	20, // 64: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	20, // 65: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	22, // 66: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	22, // 67: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	30, // 68: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 69: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 70: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 71: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	30, // 72: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 73: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 74: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 75: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 76: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	9,  // 77: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
+	30, // 78: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
+	12, // 79: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
+	33, // 80: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
+	36, // 81: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
+	38, // 82: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	33, // 83: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
+	36, // 84: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
+	38, // 85: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	40, // 86: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	40, // 87: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	31, // 88: affiliate.v1.AccountService.UpdateMerchantAccount:output_type -> affiliate.v1.User
+	51, // [51:89] is the sub-list for method output_type
+	13, // [13:51] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -2376,17 +2669,17 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[25].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[26].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[33].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[30].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[31].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
