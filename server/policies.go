@@ -134,6 +134,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.PartnerService_GetPartnerProfile_FullMethodName:        {Accept: PartnerToken},
 	affiliatev1.PartnerService_UpdatePartnerProfile_FullMethodName:     {Accept: PartnerToken},
 	affiliatev1.PartnerService_ExportPartnerCommissions_FullMethodName: {Accept: participations},
+	affiliatev1.PartnerService_LookupPartnerConversion_FullMethodName:  {Accept: PartnerToken},
 	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:          {Accept: PartnerToken, Verified: VerifiedAlways},
 
 	affiliatev1.LinkService_ListLinks_FullMethodName:         {Accept: merchants, Action: readDashboards},

@@ -170,6 +170,11 @@ type Candidate struct {
 	RejectedBecause *Reason                  `json:"rejected_because"`
 }
 
+// Outranked reports whether the signal could be used, but another signal comes before it.
+func (c Candidate) Outranked() bool {
+	return c.RejectedBecause != nil && *c.RejectedBecause == whyOutranked
+}
+
 // Step is one check. Order is its position in the sequence of checks.
 type Step struct {
 	Order   int         `json:"order"`

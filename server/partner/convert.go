@@ -110,6 +110,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	case *affiliatev1.ExportPartnerCommissionsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	case *affiliatev1.LookupPartnerConversionRequest:
+		checkLookup(req, &found)
 	case *affiliatev1.UpdatePartnerProfileRequest:
 		checkProfile(req, &found)
 	case *affiliatev1.SetPayoutMethodRequest:

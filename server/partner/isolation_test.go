@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -43,6 +44,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	}
 	foreign = append(foreign, "z***@")
 	before := f.profile(jane)
+	number := f.Texts(`select external_transaction_id from commissions where id = $1`, foreign[1])[0]
 
 	// foreign begins with the ids of Jane's participant and commission.
 	ids := []string{private.Program.String(), shared.Program.String(), test.Program.String(), foreign[0], foreign[1], jane.String(), shop.String()}
@@ -61,6 +63,12 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		},
 		"ListPartnerCommissions all": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{})
+		},
+		"LookupPartnerConversion": func(ctx context.Context, id string) (proto.Message, error) {
+			return f.service.LookupPartnerConversion(ctx, &affiliatev1.LookupPartnerConversionRequest{Date: new(f.Now().Format(time.DateOnly)), ProgramId: &id})
+		},
+		"LookupPartnerConversion by number": func(ctx context.Context, _ string) (proto.Message, error) {
+			return f.service.LookupPartnerConversion(ctx, &affiliatev1.LookupPartnerConversionRequest{ExternalTransactionId: &number})
 		},
 		"GetPartnerBalances": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.GetPartnerBalances(ctx, &affiliatev1.GetPartnerBalancesRequest{})
@@ -81,7 +89,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		for _, id := range ids {
 			response, err := call(f.asLivePartner(john), id)
 			if err != nil {
-				mayBeRefused := name == "GetPartnerProgram" || name == "ListPartnerCommissions"
+				mayBeRefused := name == "GetPartnerProgram" || name == "ListPartnerCommissions" || name == "LookupPartnerConversion"
 				if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound || !mayBeRefused {
 					t.Errorf("%s with the id %s returned the error %v", name, id, err)
 				}

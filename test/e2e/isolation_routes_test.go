@@ -28,8 +28,8 @@ func idRoutes(t *testing.T, kind string) (found []route) {
 
 // unrepeatable are the RPCs whose GET routes readEverything does not call. An export of
 // payouts or of the ledger adds an entry to the audit log, a statement of balances contains
-// its time, and the notification log of live mode has no entries.
-var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry"}
+// its time, the notification log of live mode has no entries, and a look-up needs a parameter.
+var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry", "LookupPartnerConversion"}
 
 // readEverything calls the GET routes that the account may call, except those in
 // unrepeatable, and returns the responses as one text.
@@ -147,13 +147,19 @@ func testIsolationPartners(t *testing.T, sys *system) {
 	f.merchant.patch(t, f.programPath()+"/partners/"+participantID+"/approve", nil).wantStatus(http.StatusOK)
 	rivalLink := rival.post(t, "/api/v1/partner/links", object{"programId": f.program, "destinationUrl": "https://shop.example"}).wantStatus(http.StatusCreated).text("id")
 	rivalIDs := map[string]string{"program_id": f.program, "link_id": rivalLink}
+	rival.patch(t, "/api/v1/partner/payout-method", object{"method": "manual", "password": password}).wantStatus(http.StatusOK)
+	rivalPath := f.programPath() + "/partners/" + participantID
+	f.merchant.post(t, rivalPath+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "Thanks"}).wantStatus(http.StatusCreated)
+	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
+	f.merchant.post(t, "/api/v1/payouts/batches/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
+	rivalIDs["payout_id"] = rival.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).text("data.0.id")
 
 	before := readEverything(t, f.partner, partners, ids)
 	if shown := readEverything(t, rival, partners, rivalIDs); strings.Contains(shown, f.participant) || strings.Contains(shown, f.code) || strings.Contains(shown, "ROUTES") {
 		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
 	for _, r := range idRoutes(t, partners) {
-		if strings.Contains(r.template, "{link_id}") || strings.Contains(r.template, "{notification_id}") {
+		if strings.Contains(r.template, "{link_id}") || strings.Contains(r.template, "{payout_id}") || strings.Contains(r.template, "{notification_id}") {
 			rival.do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 			f.partner.inMode("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 		}

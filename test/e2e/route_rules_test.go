@@ -227,6 +227,7 @@ var routeRules = map[string]rule{
 	"ListPartnerCommissions":   {accepts: participations, allowedOutcome: ok},
 	"GetPartnerBalances":       {accepts: participations, allowedOutcome: ok},
 	"ExportPartnerCommissions": {accepts: participations, allowedOutcome: ok},
+	"LookupPartnerConversion":  {accepts: partners, allowedOutcome: invalid},
 	"GetPartnerProfile":        {accepts: partners, allowedOutcome: ok},
 	"UpdatePartnerProfile":     {accepts: partners, allowedOutcome: ok},
 	"SetPayoutMethod":          {accepts: partners, allowedOutcome: invalid},

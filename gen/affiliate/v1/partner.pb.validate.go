@@ -3006,3 +3006,466 @@ var _ExportPartnerCommissionsRequest_SortBy_InLookup = map[string]struct{}{
 	"amountCents": {},
 	"status":      {},
 }
+
+// Validate checks the field values on LookupPartnerConversionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *LookupPartnerConversionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on LookupPartnerConversionRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// LookupPartnerConversionRequestMultiError, or nil if none found.
+func (m *LookupPartnerConversionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *LookupPartnerConversionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.ExternalTransactionId != nil {
+
+		if l := utf8.RuneCountInString(m.GetExternalTransactionId()); l < 1 || l > 255 {
+			err := LookupPartnerConversionRequestValidationError{
+				field:  "ExternalTransactionId",
+				reason: "value length must be between 1 and 255 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Date != nil {
+
+		if !_LookupPartnerConversionRequest_Date_Pattern.MatchString(m.GetDate()) {
+			err := LookupPartnerConversionRequestValidationError{
+				field:  "Date",
+				reason: "value does not match regex pattern \"^[0-9]{4}-[0-9]{2}-[0-9]{2}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = LookupPartnerConversionRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := LookupPartnerConversionRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return LookupPartnerConversionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *LookupPartnerConversionRequest) _validateUuid(uuid string) error {
+	if matched := _partner_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// LookupPartnerConversionRequestMultiError is an error wrapping multiple
+// validation errors returned by LookupPartnerConversionRequest.ValidateAll()
+// if the designated constraints aren't met.
+type LookupPartnerConversionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m LookupPartnerConversionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m LookupPartnerConversionRequestMultiError) AllErrors() []error { return m }
+
+// LookupPartnerConversionRequestValidationError is the validation error
+// returned by LookupPartnerConversionRequest.Validate if the designated
+// constraints aren't met.
+type LookupPartnerConversionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e LookupPartnerConversionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e LookupPartnerConversionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e LookupPartnerConversionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e LookupPartnerConversionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e LookupPartnerConversionRequestValidationError) ErrorName() string {
+	return "LookupPartnerConversionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e LookupPartnerConversionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sLookupPartnerConversionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = LookupPartnerConversionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = LookupPartnerConversionRequestValidationError{}
+
+var _LookupPartnerConversionRequest_Date_Pattern = regexp.MustCompile("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
+
+// Validate checks the field values on PartnerConversionLookup with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PartnerConversionLookup) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PartnerConversionLookup with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PartnerConversionLookupMultiError, or nil if none found.
+func (m *PartnerConversionLookup) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PartnerConversionLookup) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, PartnerConversionLookupValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, PartnerConversionLookupValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return PartnerConversionLookupValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if m.Explanation != nil {
+		// no validation rules for Explanation
+	}
+
+	if len(errors) > 0 {
+		return PartnerConversionLookupMultiError(errors)
+	}
+
+	return nil
+}
+
+// PartnerConversionLookupMultiError is an error wrapping multiple validation
+// errors returned by PartnerConversionLookup.ValidateAll() if the designated
+// constraints aren't met.
+type PartnerConversionLookupMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PartnerConversionLookupMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PartnerConversionLookupMultiError) AllErrors() []error { return m }
+
+// PartnerConversionLookupValidationError is the validation error returned by
+// PartnerConversionLookup.Validate if the designated constraints aren't met.
+type PartnerConversionLookupValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PartnerConversionLookupValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PartnerConversionLookupValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PartnerConversionLookupValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PartnerConversionLookupValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PartnerConversionLookupValidationError) ErrorName() string {
+	return "PartnerConversionLookupValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PartnerConversionLookupValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPartnerConversionLookup.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PartnerConversionLookupValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PartnerConversionLookupValidationError{}
+
+// Validate checks the field values on PartnerConversionMatch with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PartnerConversionMatch) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PartnerConversionMatch with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PartnerConversionMatchMultiError, or nil if none found.
+func (m *PartnerConversionMatch) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PartnerConversionMatch) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Result
+
+	// no validation rules for Reason
+
+	// no validation rules for Explanation
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ProgramName
+
+	// no validation rules for EventType
+
+	if all {
+		switch v := interface{}(m.GetOccurredAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PartnerConversionMatchValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PartnerConversionMatchValidationError{
+					field:  "OccurredAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetOccurredAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PartnerConversionMatchValidationError{
+				field:  "OccurredAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for CommissionStatus
+
+	if m.CommissionId != nil {
+		// no validation rules for CommissionId
+	}
+
+	if len(errors) > 0 {
+		return PartnerConversionMatchMultiError(errors)
+	}
+
+	return nil
+}
+
+// PartnerConversionMatchMultiError is an error wrapping multiple validation
+// errors returned by PartnerConversionMatch.ValidateAll() if the designated
+// constraints aren't met.
+type PartnerConversionMatchMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PartnerConversionMatchMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PartnerConversionMatchMultiError) AllErrors() []error { return m }
+
+// PartnerConversionMatchValidationError is the validation error returned by
+// PartnerConversionMatch.Validate if the designated constraints aren't met.
+type PartnerConversionMatchValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PartnerConversionMatchValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PartnerConversionMatchValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PartnerConversionMatchValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PartnerConversionMatchValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PartnerConversionMatchValidationError) ErrorName() string {
+	return "PartnerConversionMatchValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PartnerConversionMatchValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPartnerConversionMatch.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PartnerConversionMatchValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PartnerConversionMatchValidationError{}

@@ -28,6 +28,7 @@ const (
 	PartnerService_UpdatePartnerProfile_FullMethodName     = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
 	PartnerService_SetPayoutMethod_FullMethodName          = "/affiliate.v1.PartnerService/SetPayoutMethod"
 	PartnerService_ExportPartnerCommissions_FullMethodName = "/affiliate.v1.PartnerService/ExportPartnerCommissions"
+	PartnerService_LookupPartnerConversion_FullMethodName  = "/affiliate.v1.PartnerService/LookupPartnerConversion"
 )
 
 // PartnerServiceClient is the client API for PartnerService service.
@@ -74,6 +75,21 @@ type PartnerServiceClient interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ExportPartnerCommissions(ctx context.Context, in *ExportPartnerCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
+	// LookupPartnerConversion answers the question "Where is my sale?". It finds sales by the
+	// merchant's number of the order, or the sales of a day, and says for each whether it is
+	// credited to the partner, and why.
+	//
+	// It only finds sales that concern the partner: sales that are or were credited to the
+	// partner, and sales whose report led to a click, a promo code or a customer of the
+	// partner. A sale of others is not distinguished from a sale that the merchant has not
+	// reported: both give an empty list with the same explanation. So the numbers of orders,
+	// which are often consecutive, can be tried without learning anything about other
+	// partners, buyers or the merchant's business, and the general rate limit is sufficient.
+	// The response has no amounts and no number of an order, and it names no other partner, click or
+	// promo code.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+	LookupPartnerConversion(ctx context.Context, in *LookupPartnerConversionRequest, opts ...grpc.CallOption) (*PartnerConversionLookup, error)
 }
 
 type partnerServiceClient struct {
@@ -173,6 +189,16 @@ func (c *partnerServiceClient) ExportPartnerCommissions(ctx context.Context, in 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PartnerService_ExportPartnerCommissionsClient = grpc.ServerStreamingClient[httpbody.HttpBody]
 
+func (c *partnerServiceClient) LookupPartnerConversion(ctx context.Context, in *LookupPartnerConversionRequest, opts ...grpc.CallOption) (*PartnerConversionLookup, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PartnerConversionLookup)
+	err := c.cc.Invoke(ctx, PartnerService_LookupPartnerConversion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PartnerServiceServer is the server API for PartnerService service.
 // All implementations must embed UnimplementedPartnerServiceServer
 // for forward compatibility.
@@ -217,6 +243,21 @@ type PartnerServiceServer interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ExportPartnerCommissions(*ExportPartnerCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
+	// LookupPartnerConversion answers the question "Where is my sale?". It finds sales by the
+	// merchant's number of the order, or the sales of a day, and says for each whether it is
+	// credited to the partner, and why.
+	//
+	// It only finds sales that concern the partner: sales that are or were credited to the
+	// partner, and sales whose report led to a click, a promo code or a customer of the
+	// partner. A sale of others is not distinguished from a sale that the merchant has not
+	// reported: both give an empty list with the same explanation. So the numbers of orders,
+	// which are often consecutive, can be tried without learning anything about other
+	// partners, buyers or the merchant's business, and the general rate limit is sufficient.
+	// The response has no amounts and no number of an order, and it names no other partner, click or
+	// promo code.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+	LookupPartnerConversion(context.Context, *LookupPartnerConversionRequest) (*PartnerConversionLookup, error)
 	mustEmbedUnimplementedPartnerServiceServer()
 }
 
@@ -250,6 +291,9 @@ func (UnimplementedPartnerServiceServer) SetPayoutMethod(context.Context, *SetPa
 }
 func (UnimplementedPartnerServiceServer) ExportPartnerCommissions(*ExportPartnerCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method ExportPartnerCommissions not implemented")
+}
+func (UnimplementedPartnerServiceServer) LookupPartnerConversion(context.Context, *LookupPartnerConversionRequest) (*PartnerConversionLookup, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookupPartnerConversion not implemented")
 }
 func (UnimplementedPartnerServiceServer) mustEmbedUnimplementedPartnerServiceServer() {}
 func (UnimplementedPartnerServiceServer) testEmbeddedByValue()                        {}
@@ -409,6 +453,24 @@ func _PartnerService_ExportPartnerCommissions_Handler(srv interface{}, stream gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PartnerService_ExportPartnerCommissionsServer = grpc.ServerStreamingServer[httpbody.HttpBody]
 
+func _PartnerService_LookupPartnerConversion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookupPartnerConversionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PartnerServiceServer).LookupPartnerConversion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PartnerService_LookupPartnerConversion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PartnerServiceServer).LookupPartnerConversion(ctx, req.(*LookupPartnerConversionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PartnerService_ServiceDesc is the grpc.ServiceDesc for PartnerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -443,6 +505,10 @@ var PartnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPayoutMethod",
 			Handler:    _PartnerService_SetPayoutMethod_Handler,
+		},
+		{
+			MethodName: "LookupPartnerConversion",
+			Handler:    _PartnerService_LookupPartnerConversion_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

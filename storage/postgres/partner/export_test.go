@@ -28,3 +28,8 @@ func PartnerCommissionsSQL(
 	pageSQL, countSQL = partnerCommissionsSQL(where, order)
 	return pageSQL, append(append([]any{}, where.Args...), page.Size, page.Offset()), countSQL, where.Args, err
 }
+
+// RelatedSalesSQL returns the statement of a lookup and its arguments.
+func RelatedSalesSQL(user affiliate.UserID, mode affiliate.Mode, lookup partner.SaleLookup) (sql string, args []any) {
+	return relatedSalesSQL(user, mode, lookup)
+}

@@ -136,6 +136,38 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 	}
 	f.CheckStatsPlan("balances", f.Plan(partners.PartnerBalancesSQL, joined.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
+	// Each participant gets two conversions, and the participant of the tests gets 3,000 more.
+	f.ExecWithoutForeignKeys(`
+		with made as (
+			insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
+				fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id,
+				product_ids, is_recurring, fraud_score, fraud_signals, version)
+			select t.workspace_id, gen_random_uuid(), t.mode, t.id || '-' || n, 'purchase', 100, 'EUR', 0, 0, 0, 0, at, at, 'api', 'recorded', true,
+				'CLICK_MATCHED', gen_random_uuid(), t.program_id, t.id, '{}', false, 0, '[]', 1
+			from participants t, generate_series(1, case when t.id = $1 then 3000 else 2 end) n,
+				lateral (select $2::timestamptz - n * interval '5 minutes' as at) as instant
+			returning *)
+		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
+			program_id, participant_id, trace, decided_at)
+		select workspace_id, decision_id, id, mode, true, 'click', reason_code, 'E', '2', program_id, participant_id,
+			jsonb_build_object('program', jsonb_build_object('id', program_id), 'candidates', '[]'::jsonb), created_at
+		from made`, joined.ID, f.Now())
+	f.VacuumAnalyze("conversions", "attribution_decisions")
+	tomorrow := f.Now().AddDate(0, 0, 1)
+	for name, tc := range map[string]struct {
+		lookup partner.SaleLookup
+		want   []string
+	}{
+		"sales with a number": {partner.SaleLookup{ExternalID: joined.ID.String() + "-1"}, []string{"participants_by_partner", "conversions_external", "attribution_decisions_pkey"}},
+		"sales of a day": {
+			partner.SaleLookup{Program: &joined.Program, Day: affiliate.Period{From: &yesterday, Before: &tomorrow}},
+			[]string{"Limit -> Index Scan using attribution_decisions_by_program", "conversions_pkey"},
+		},
+	} {
+		sql, args := partners.RelatedSalesSQL(joined.Partner, affiliate.ModeLive, tc.lookup)
+		pgtest.CheckPlan(t, name, f.Plan(sql, args...), tc.want, pgtest.ScansOf("conversions", "attribution_decisions", "commissions", "participants"))
+	}
+
 	// Add copies of the partner's commissions that are 30 days older.
 	f.ExecWithoutForeignKeys(`
 		insert into commissions
