@@ -225,7 +225,7 @@ const statusMetadata = "x-http-code"
 var errHead = errors.New("the response to HEAD has no body")
 
 // setSuccess sets the status of a response without an error. The core can replace the status of the route by another
-// 2xx status. For a HEAD request of a download, setSuccess sends the headers and returns errHead.
+// 2xx status, and the header Cache-Control. For a HEAD request of a download, setSuccess sends the headers and returns errHead.
 func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Message) error {
 	c := callFrom(ctx)
 	md, _ := runtime.ServerMetadataFromContext(ctx)
@@ -233,6 +233,10 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 		if code, err := strconv.Atoi(values[0]); err == nil && code >= 200 && code <= 299 {
 			c.successStatus = code
 		}
+	}
+	if values := c.Header()["Cache-Control"]; len(values) > 1 {
+		// The value of the core follows the value that all responses have.
+		c.Header()["Cache-Control"] = values[1:]
 	}
 	if piece, ok := message.(*httpbody.HttpBody); ok && c.request.Method == http.MethodHead {
 		w.Header().Set("Content-Type", piece.GetContentType())
@@ -285,6 +289,7 @@ var responseHeaders = map[string]string{
 	"ratelimit":           "Ratelimit",
 	"idempotent-replayed": "Idempotent-Replayed",
 	"content-disposition": "Content-Disposition",
+	"cache-control":       "Cache-Control",
 	"total-capped":        "Total-Capped",
 	"export-parts":        "Export-Parts",
 	"x-accel-buffering":   "X-Accel-Buffering",

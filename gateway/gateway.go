@@ -138,6 +138,8 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewPayoutServiceClient, affiliatev1.RegisterPayoutServiceHandlerClient),
 	registrar(affiliatev1.NewLedgerServiceClient, affiliatev1.RegisterLedgerServiceHandlerClient),
 	registrar(affiliatev1.NewPromoCodeServiceClient, affiliatev1.RegisterPromoCodeServiceHandlerClient),
+	registrar(affiliatev1.NewBrandingServiceClient, affiliatev1.RegisterBrandingServiceHandlerClient),
+	registrar(affiliatev1.NewPortalServiceClient, affiliatev1.RegisterPortalServiceHandlerClient),
 	registrar(affiliatev1.NewServiceTokenServiceClient, affiliatev1.RegisterServiceTokenServiceHandlerClient),
 	registrar(affiliatev1.NewWorkspaceServiceClient, affiliatev1.RegisterWorkspaceServiceHandlerClient),
 	registrar(affiliatev1.NewParticipantServiceClient, affiliatev1.RegisterParticipantServiceHandlerClient),

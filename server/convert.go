@@ -259,6 +259,18 @@ func WorkspaceForRole(w account.Workspace, role affiliate.Role) *affiliatev1.Wor
 	}
 }
 
+// Palette converts an accent colour; nil if there is none.
+func Palette(accent *string) *affiliatev1.AccentPalette {
+	if accent == nil {
+		return nil
+	}
+	light, dark := account.Accent(*accent)
+	return &affiliatev1.AccentPalette{
+		Light: &affiliatev1.AccentShade{Color: light.Color, TextColor: light.Text},
+		Dark:  &affiliatev1.AccentShade{Color: dark.Color, TextColor: dark.Text},
+	}
+}
+
 // CommissionItem converts a commission to a list item. The field HoldActive is true if the
 // hold period has not ended at the given time.
 func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionListItem {

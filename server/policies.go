@@ -90,6 +90,13 @@ var policies = completed(map[string]Policy{
 	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:        {Accept: merchants, Action: manageKeys},
 	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:      {Accept: merchants, Action: manageKeys},
 
+	affiliatev1.BrandingService_GetBranding_FullMethodName: {Accept: merchants, Action: readDashboards},
+	affiliatev1.BrandingService_PutBranding_FullMethodName: {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},
+	affiliatev1.BrandingService_PutLogo_FullMethodName:     {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},
+	affiliatev1.BrandingService_DeleteLogo_FullMethodName:  {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},
+
+	affiliatev1.PortalService_GetPortalLogo_FullMethodName: {Accept: NoCredential, Zone: ZoneGeneral},
+
 	affiliatev1.ServiceTokenService_ListServiceTokens_FullMethodName:  {Accept: MerchantToken, Action: manageWorkspace},
 	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: {Accept: MerchantToken, Action: manageWorkspace, Verified: VerifiedAlways},
 	affiliatev1.ServiceTokenService_RollServiceToken_FullMethodName:   {Accept: MerchantToken, Action: manageWorkspace},

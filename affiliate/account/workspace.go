@@ -14,6 +14,7 @@ import (
 type Workspace struct {
 	ID       affiliate.WorkspaceID `db:"id,fixed"`
 	Name     string
+	Slug     string `db:"slug,fixed"` // a change is in Branding
 	Currency string // ISO 4217
 	Timezone string // IANA
 	// AllowedOrigins contains origins in normal form (see ParseOrigin), without
@@ -61,7 +62,7 @@ func (w Workspace) ForRole(role affiliate.Role) Workspace {
 	return w
 }
 
-// NewWorkspace returns a workspace with the default settings.
+// NewWorkspace returns a workspace with the default settings and without a slug.
 func NewWorkspace(name string, at time.Time) Workspace {
 	return Workspace{
 		ID:             affiliate.NewID[affiliate.WorkspaceID](at),

@@ -34,6 +34,7 @@ import (
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/attribution"
+	"github.com/tributary-hq/tributary/server/branding"
 	"github.com/tributary-hq/tributary/server/commission"
 	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/customer"
@@ -48,6 +49,7 @@ import (
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/portal"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/privacy/export"
@@ -288,6 +290,8 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
 		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.db, sealer, invitations, c.now)},
+		server.Service{Desc: &affiliatev1.BrandingService_ServiceDesc, Impl: branding.New(c.db, c.cfg.PublicURL, c.now)},
+		server.Service{Desc: &affiliatev1.PortalService_ServiceDesc, Impl: portal.New(c.db, c.cfg.PublicURL, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(participant.Config{
 			DB: c.db, Seal: sealer, Invitations: invitations, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,

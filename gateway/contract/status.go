@@ -81,6 +81,10 @@ var exceptions = map[string]Facts{
 	affiliatev1.WorkspaceService_RevokeInvite_FullMethodName: {Status: http.StatusNoContent},
 	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName: {Status: http.StatusNoContent},
 
+	affiliatev1.BrandingService_PutLogo_FullMethodName:     {BodyLimit: 256 << 10, RawBodyTypes: []string{"image/png", "image/webp"}},
+	affiliatev1.BrandingService_DeleteLogo_FullMethodName:  {Status: http.StatusNoContent},
+	affiliatev1.PortalService_GetPortalLogo_FullMethodName: {DownloadType: "image/png"},
+
 	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: {Status: http.StatusCreated},
 	affiliatev1.ServiceTokenService_RevokeServiceToken_FullMethodName: {Status: http.StatusNoContent},
 
@@ -221,6 +225,8 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.ServiceTokenService_RollServiceToken_FullMethodName:   {affiliate.ReasonAPIKeyLimitExceeded},
 	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:            {affiliate.ReasonAPIKeyLimitExceeded},
 
+	affiliatev1.BrandingService_PutBranding_FullMethodName:    {affiliate.ReasonSlugTaken},
+	affiliatev1.PortalService_GetPortalLogo_FullMethodName:    {affiliate.ReasonNotFound},
 	affiliatev1.ProgramService_CreateProgram_FullMethodName:   {affiliate.ReasonSlugTaken},
 	affiliatev1.ProgramService_UpdateProgram_FullMethodName:   {affiliate.ReasonSlugTaken, affiliate.ReasonProgramStateInvalid},
 	affiliatev1.ProgramService_ActivateProgram_FullMethodName: {affiliate.ReasonProgramStateInvalid},

@@ -66,6 +66,13 @@ func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, wo
 	if err := accounts.InsertUser(ctx, tx, owner.User, owner.PasswordHash); err != nil {
 		return err
 	}
+	if err := accounts.LockSlugs(ctx, tx); err != nil {
+		return err
+	}
+	var err error
+	if workspace.Slug, err = accounts.FreeSlug(ctx, tx, account.Slugs(workspace.Name)); err != nil {
+		return err
+	}
 	if err := accounts.InsertWorkspace(ctx, tx, workspace); err != nil {
 		return err
 	}

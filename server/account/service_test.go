@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,29 @@ func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 	}
 	if n := f.Count(`select count(*) from audit_log where action = 'workspace.create' and actor = $1`, resp.User.Id); n != 1 {
 		t.Errorf("%d audit records of the new workspace, want 1", n)
+	}
+}
+
+func TestRegisterMerchant_SlugsOfWorkspacesAreUnique(t *testing.T) {
+	f := newFixture(t)
+	const n = 5
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := f.RegisterMerchant(t.Context(), &affiliatev1.RegisterMerchantRequest{
+				Email: fmt.Sprintf("owner-%d@example.com", i), Password: "correct horse battery", Name: "Mia", WorkspaceName: "Acme Shop",
+			})
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"acme-shop", "acme-shop-2", "acme-shop-3", "acme-shop-4", "acme-shop-5"}
+	if got := f.Texts(`select slug from workspaces order by slug`); !slices.Equal(got, want) {
+		t.Errorf("the slugs are %v, want %v", got, want)
 	}
 }
 

@@ -98,6 +98,50 @@ func revertMigrations(t *testing.T, url string) {
 	}
 }
 
+// The migration 0004 gives each existing workspace a slug of its own.
+func TestMigrate_ExistingWorkspacesGetSlugs(t *testing.T) {
+	url := pgtest.New(t)
+	revertMigrations(t, url)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.UpTo(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	// The last characters of the ids are the digits of the names' positions.
+	const insert = `
+		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
+		select ('0193f2e0-0000-7000-8000-00000000000' || n)::uuid, name, 'EUR', 'UTC', now(), now()
+		from unnest(array['Acme Shop', 'Twin', 'TWIN!', 'Portal', 'Ab', '日本', 'The name of a company that is very long']) with ordinality as t (name, n)`
+	if _, err := db.ExecContext(t.Context(), insert); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.UpTo(t.Context(), 4); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.QueryContext(t.Context(), `select regexp_replace(slug, '[0-9a-f]{12}$', '…') from workspaces order by id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for _, want := range []string{"acme-shop", "twin-…", "twin-…", "portal-…", "ab-…", "…", "the-name-of-a-company-that"} {
+		var got string
+		if rows.Next(); rows.Scan(&got) != nil || got != want {
+			t.Errorf("the slug is %q, want %q", got, want)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The first migration replaced those of unreleased versions. Its number is among their
 // numbers, so the number alone does not show that a database has other tables.
 func TestMigrate_RefusesTablesOfUnreleasedVersions(t *testing.T) {

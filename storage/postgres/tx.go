@@ -297,6 +297,7 @@ const (
 // index is an internal error.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"programs_slug":            affiliate.ReasonSlugTaken,
+	"workspaces_slug":          affiliate.ReasonSlugTaken,
 	"promo_codes_code":         affiliate.ReasonPromoCodeTaken,
 	"participants_external_id": affiliate.ReasonExternalIDTaken,
 }

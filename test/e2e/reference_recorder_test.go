@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"regexp"
 	"strings"
@@ -23,7 +24,9 @@ type example struct {
 	Request    json.RawMessage `json:"request,omitempty"`
 	Status     int             `json:"status"`
 	// Form is a request that is a form.
-	Form     string          `json:"form,omitempty"`
+	Form string `json:"form,omitempty"`
+	// File is the name of a file that is the request.
+	File     string          `json:"file,omitempty"`
 	Response json.RawMessage `json:"response,omitempty"`
 	// Text is a response that is not JSON, for example CSV.
 	Text string `json:"text,omitempty"`
@@ -84,7 +87,9 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 		}
 	}
 	recorded.Credential = credentialKind(c.header.Get("Authorization"))
-	if form, ok := body.(string); ok {
+	if file, ok := body.(io.Reader); ok && file != nil {
+		recorded.File = "logo.png"
+	} else if form, ok := body.(string); ok {
 		recorded.Form = r.normalizer.text(form)
 	} else if body != nil {
 		sent, err := json.Marshal(body)
@@ -94,7 +99,7 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 		recorded.Request = r.json(string(sent))
 	}
 	switch {
-	case got.body == "":
+	case got.body == "" || strings.HasPrefix(got.header.Get("Content-Type"), "image/"):
 	case strings.HasPrefix(got.header.Get("Content-Type"), "application/json"):
 		recorded.Response = r.json(got.body)
 	default:

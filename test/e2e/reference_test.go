@@ -178,6 +178,15 @@ func (c *referenceCalls) workspace() {
 		"currency": "USD", "timezone": "Europe/Berlin", "allowedOrigins": []string{"https://shop.example", "https://*.shop.example"},
 	})
 	c.call(c.merchant, "GET", "/api/v1/workspace", nil)
+	c.call(c.merchant, "PUT", "/api/v1/workspace/branding", object{
+		"portalName": "Northwind Partners", "slug": "northwind", "accentColor": "#ffb000", "supportEmail": "partners@northwind.example",
+		"websiteUrl": "https://northwind.example", "privacyUrl": "https://northwind.example/privacy", "locale": "en",
+	})
+	branding := c.call(c.merchant.withHeader("Content-Type", "image/png"), "PUT", "/api/v1/workspace/branding/logo", strings.NewReader(pngFile(c.t, 40, 20)))
+	c.call(c.merchant, "GET", "/api/v1/workspace/branding", nil)
+	_, logo, _ := strings.Cut(branding.text("logoUrl"), "/api/v1/")
+	c.call(c.anonymous, "GET", "/api/v1/"+logo, nil)
+	c.call(c.merchant, "DELETE", "/api/v1/workspace/branding/logo", nil)
 	invite := c.call(c.merchant, "POST", "/api/v1/workspace/invites", object{"email": "finn@northwind.example", "role": "finance"})
 	c.call(c.merchant, "GET", "/api/v1/workspace/invites?pageSize=20", nil)
 	c.call(c.anonymous, "POST", "/api/v1/auth/merchant/accept-invite", object{

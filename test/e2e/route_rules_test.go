@@ -180,6 +180,12 @@ var routeRules = map[string]rule{
 	"ListAuditLog":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
 	"ExportAuditLog":    {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
 
+	"GetBranding":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"PutBranding":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
+	"PutLogo":       {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
+	"DeleteLogo":    {accepts: merchants, permission: manageWorkspace, allowedOutcome: noContent, tokenMode: "live"},
+	"GetPortalLogo": {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+
 	"ListServiceTokens":  {accepts: members, permission: manageWorkspace, allowedOutcome: ok},
 	"CreateServiceToken": {accepts: members, permission: manageWorkspace, allowedOutcome: invalid},
 	"RollServiceToken":   {accepts: members, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},

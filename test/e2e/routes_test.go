@@ -154,6 +154,7 @@ func unknownIDs() map[string]string {
 		"operation_id":     affiliate.NewID[privacy.BuyerErasureID](time.Now()).String(),
 		"connection_id":    affiliate.NewID[processor.ConnectionID](time.Now()).String(),
 		"token":            "exp_unknown",
+		"digest":           strings.Repeat("0", 64),
 	}
 }
 

@@ -9,6 +9,7 @@ func TestSharedSystem(t *testing.T) {
 	sys := start(t, setup{})
 	for name, test := range map[string]func(*testing.T, *system){
 		"Analytics":                testAnalytics,
+		"Branding":                 testBranding,
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
 		"IdempotencyKeyIsRefused":  testIdempotencyKeyIsRefused,

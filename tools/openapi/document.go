@@ -192,7 +192,11 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	case r.RawBody != nil:
 		var content object
 		for _, mediaType := range r.RawBodyTypes {
-			set(&content, mediaType, object{{"schema", object{{"type", "object"}}}})
+			schema := object{{"type", "object"}}
+			if strings.HasPrefix(mediaType, "image/") {
+				schema = object{{"type", "string"}, {"format", "binary"}}
+			}
+			set(&content, mediaType, object{{"schema", schema}})
 		}
 		if body := b.examples[id].Request; body != nil {
 			content = withExample(content, body)

@@ -26,6 +26,7 @@ type example struct {
 	Credential  string
 	Request     json.RawMessage
 	Form        string // a request that is a form
+	File        string // the name of a file that is the request
 	Status      int
 	Response    json.RawMessage
 	Text        string
@@ -89,6 +90,9 @@ func (e example) command() string {
 	}
 	if e.Form != "" {
 		lines = append(lines, "-d '"+e.Form+"'")
+	}
+	if e.File != "" {
+		lines = append(lines, "--data-binary @"+e.File)
 	}
 	return strings.Join(lines, " \\\n  ")
 }

@@ -3767,6 +3767,30 @@ export interface paths {
         patch: operations["retryPayout"];
         trace?: never;
     };
+    "/api/v1/portal/logos/{digest}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a portal logo
+         * @description Downloads the logo of a workspace, a PNG file. The address of a logo is in
+         *     `logoUrl` of a branding. The file of an address never changes, so caches can store it
+         *     without a limit. After a logo was replaced or removed, its address is NOT_FOUND.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getPortalLogo"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/programs": {
         parameters: {
             query?: never;
@@ -5507,6 +5531,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspace/branding": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a branding
+         * @description Returns the branding of the workspace.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getBranding"];
+        /**
+         * Put a branding
+         * @description Replaces the branding of the workspace, except the logo. A field that is
+         *     absent or null gets its default. If the slug changes, the old addresses of the
+         *     workspace's public pages stop working.
+         *
+         *     Errors: SLUG_TAKEN if another workspace has the slug.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        put: operations["putBranding"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspace/branding/logo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Put a logo
+         * @description Replaces the logo of the workspace. The body is the file: PNG or WebP without
+         *     animation, at most 256 kB and 2,048 pixels wide and high. The content decides about
+         *     the type; the header `Content-Type` is not read. The service stores the picture as a new
+         *     PNG file. A picture that is wider or higher than 512 pixels is scaled down.
+         *
+         *     Errors: PAYLOAD_TOO_LARGE if the file is too large.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 256 KiB.
+         */
+        put: operations["putLogo"];
+        post?: never;
+        /**
+         * Delete a logo
+         * @description Removes the logo of the workspace. It succeeds if there is none.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["deleteLogo"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspace/invites": {
         parameters: {
             query?: never;
@@ -5852,6 +5941,26 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description AccentPalette has the accent colour for light and for dark pages. */
+        AccentPalette: {
+            /** @description For pages with the background `#ffffff`. */
+            light: components["schemas"]["AccentShade"] | null;
+            /** @description For pages with the background `#111111`. */
+            dark: components["schemas"]["AccentShade"] | null;
+        };
+        /** @description AccentShade is a colour with the colour of the text on it. */
+        AccentShade: {
+            /**
+             * @description The accent colour. If its contrast to the background of the page is less than 3:1, it is
+             *     darkened or lightened until the contrast is enough.
+             */
+            color: string;
+            /**
+             * @description The colour of text on `color`, `#ffffff` or `#000000`, with a contrast of at least
+             *     4.5:1.
+             */
+            textColor: string;
+        };
         AcceptInviteRequest: {
             /** @description The token of the invitation. */
             token: string;
@@ -6394,6 +6503,43 @@ export interface components {
              * @enum {string|null}
              */
             mode: "test" | "live" | null;
+        };
+        /** @description Branding says how a workspace presents itself to partners. */
+        Branding: {
+            /** @description The name that partners see. Null means the name of the workspace. */
+            portalName: string | null;
+            /**
+             * @description The short name of the workspace in the addresses of its public pages, unique among all
+             *     workspaces.
+             */
+            slug: string;
+            /**
+             * @description The colour of buttons and links, `#rrggbb` in lower case. Null means the colour of the
+             *     portal.
+             */
+            accentColor: string | null;
+            /**
+             * @description The variants of `accentColor` that are readable on the pages. Null without
+             *     `accentColor`.
+             */
+            palette: components["schemas"]["AccentPalette"] | null;
+            /** @description The address to which partners write. It is the reply address of mails to partners. */
+            supportEmail: string | null;
+            websiteUrl: string | null;
+            termsUrl: string | null;
+            privacyUrl: string | null;
+            /**
+             * @description The language of the public pages for visitors who have not chosen one.
+             * @enum {string|null}
+             */
+            locale: "en" | "de" | null;
+            /**
+             * @description The address of the logo, which needs no credential. A new logo has a new address. Null
+             *     without a logo.
+             */
+            logoUrl: string | null;
+            /** Format: date-time */
+            updatedAt: string | null;
         };
         BulkApproveCommissionsRequest: {
             /** @description The ids of the commissions, 1 to 100. */
@@ -11293,6 +11439,44 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
+        PutBrandingRequest: {
+            /**
+             * @description The name that partners see, at most 100 characters. Default: the name of the
+             *     workspace.
+             */
+            portalName?: string | null;
+            /**
+             * @description The short name of the workspace in addresses: 3 to 40 lower-case letters, digits and
+             *     hyphens, with a letter or digit at both ends. Words that are part of the portal's own
+             *     addresses are reserved, for example `login`. Required.
+             */
+            slug?: string | null;
+            /**
+             * @description The colour of buttons and links, for example `#0a7f5a`. Every colour is accepted: if it
+             *     is hard to read on a page, the page uses the variants in `palette`.
+             */
+            accentColor?: string | null;
+            /**
+             * Format: email
+             * @description The address to which partners write.
+             */
+            supportEmail?: string | null;
+            /** @description The merchant's website, an http or https URL. */
+            websiteUrl?: string | null;
+            /**
+             * @description The terms of use of the merchant, an http or https URL. The terms of a programme are a
+             *     field of the programme.
+             */
+            termsUrl?: string | null;
+            /** @description The privacy policy of the merchant, an http or https URL. */
+            privacyUrl?: string | null;
+            /**
+             * @description The language of the public pages for visitors who have not chosen one: `en` or `de`.
+             *     Default `en`.
+             * @enum {string|null}
+             */
+            locale?: "en" | "de" | null;
+        };
         PutFraudPolicyRequest: {
             /**
              * @description The policy, which decides what happens if the score of a conversion is 50 or more:
@@ -13979,7 +14163,7 @@ export interface components {
         };
         /**
          * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `SLUG_TAKEN`: Another programme has this slug. Choose another one.
+         *     - `SLUG_TAKEN`: This slug is taken. Choose another one.
          */
         "PROGRAM_STATE_INVALID-SLUG_TAKEN": {
             headers: {
@@ -14158,7 +14342,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `SLUG_TAKEN`: Another programme has this slug. Choose another one. */
+        /** @description - `SLUG_TAKEN`: This slug is taken. Choose another one. */
         SLUG_TAKEN: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -14169,7 +14353,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "Another programme has this slug. Choose another one.",
+                 *       "message": "This slug is taken. Choose another one.",
                  *       "error": "Conflict",
                  *       "code": "SLUG_TAKEN"
                  *     }
@@ -25151,7 +25335,7 @@ export interface operations {
                 content: {
                     /**
                      * @example Recipient,Amount,Currency,Customer ID,Note,Recipient wallet
-                     *     "ada@blog.example","48.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01","Coffee friends","PAYPAL"
+                     *     "ada@blog.example","48.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df02","Coffee friends","PAYPAL"
                      */
                     "text/csv": string;
                 };
@@ -25656,6 +25840,34 @@ export interface operations {
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getPortalLogo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                digest: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -32220,6 +32432,218 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getBranding: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "portalName": "Northwind Partners",
+                     *       "slug": "northwind",
+                     *       "accentColor": "#ffb000",
+                     *       "palette": {
+                     *         "light": {
+                     *           "color": "#c48800",
+                     *           "textColor": "#000000"
+                     *         },
+                     *         "dark": {
+                     *           "color": "#ffb000",
+                     *           "textColor": "#000000"
+                     *         }
+                     *       },
+                     *       "supportEmail": "partners@northwind.example",
+                     *       "websiteUrl": "https://northwind.example",
+                     *       "termsUrl": null,
+                     *       "privacyUrl": "https://northwind.example/privacy",
+                     *       "locale": "en",
+                     *       "logoUrl": "https://api.example/api/v1/portal/logos/b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Branding"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    putBranding: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "accentColor": "#ffb000",
+                 *       "locale": "en",
+                 *       "portalName": "Northwind Partners",
+                 *       "privacyUrl": "https://northwind.example/privacy",
+                 *       "slug": "northwind",
+                 *       "supportEmail": "partners@northwind.example",
+                 *       "websiteUrl": "https://northwind.example"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PutBrandingRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "portalName": "Northwind Partners",
+                     *       "slug": "northwind",
+                     *       "accentColor": "#ffb000",
+                     *       "palette": {
+                     *         "light": {
+                     *           "color": "#c48800",
+                     *           "textColor": "#000000"
+                     *         },
+                     *         "dark": {
+                     *           "color": "#ffb000",
+                     *           "textColor": "#000000"
+                     *         }
+                     *       },
+                     *       "supportEmail": "partners@northwind.example",
+                     *       "websiteUrl": "https://northwind.example",
+                     *       "termsUrl": null,
+                     *       "privacyUrl": "https://northwind.example/privacy",
+                     *       "locale": "en",
+                     *       "logoUrl": null,
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Branding"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            409: components["responses"]["SLUG_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    putLogo: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "image/png": string;
+                "image/webp": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "portalName": "Northwind Partners",
+                     *       "slug": "northwind",
+                     *       "accentColor": "#ffb000",
+                     *       "palette": {
+                     *         "light": {
+                     *           "color": "#c48800",
+                     *           "textColor": "#000000"
+                     *         },
+                     *         "dark": {
+                     *           "color": "#ffb000",
+                     *           "textColor": "#000000"
+                     *         }
+                     *       },
+                     *       "supportEmail": "partners@northwind.example",
+                     *       "websiteUrl": "https://northwind.example",
+                     *       "termsUrl": null,
+                     *       "privacyUrl": "https://northwind.example/privacy",
+                     *       "locale": "en",
+                     *       "logoUrl": "https://api.example/api/v1/portal/logos/b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Branding"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    deleteLogo: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

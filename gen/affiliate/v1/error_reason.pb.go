@@ -74,7 +74,7 @@ const (
 	ErrorReason_ERROR_REASON_EMAIL_TAKEN ErrorReason = 16
 	// The mode has ten active secret keys, or 20 active service tokens.
 	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 17
-	// Another programme of the workspace and mode has the slug.
+	// Another programme of the workspace and mode, or another workspace, has the slug.
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
 	// The programme's status does not allow the change: an activation, pause or archiving
 	// from a wrong status, or a change in an archived programme. Also sent for a change
@@ -463,7 +463,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x9bE\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8eE\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -485,8 +485,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x0e\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
 	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12s\n" +
 	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1aU\xa2\xbb\x18Q\b\x99\x03\x10\x06\x1aJAn account with this e-mail address exists. Log in, or reset its password.\x12\x92\x01\n" +
-	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1ai\xa2\xbb\x18e\b\xa6\x03\x10\t\x1a^A mode can have at most ten active secret keys and 20 active service tokens. Revoke one first.\x12\\\n" +
-	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a?\xa2\xbb\x18;\b\x99\x03\x10\x06\x1a4Another programme has this slug. Choose another one.\x12^\n" +
+	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1ai\xa2\xbb\x18e\b\xa6\x03\x10\t\x1a^A mode can have at most ten active secret keys and 20 active service tokens. Revoke one first.\x12O\n" +
+	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a2\xa2\xbb\x18.\b\x99\x03\x10\x06\x1a'This slug is taken. Choose another one.\x12^\n" +
 	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
 	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
 	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x15\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12b\n" +

@@ -20,6 +20,7 @@ var omitted = map[string]map[string]string{
 	},
 	"workspaces": {
 		"version": internal, "erased_at": "an erased workspace is not exported", "billing_active": "the operator's record", "test_data_reset_at": internal,
+		"logo_digest": "names a file that everybody can download",
 	},
 	"members":        {"workspace_id": scope},
 	"sessions":       {"browser_digest": secret},
@@ -125,6 +126,7 @@ var excluded = map[string]string{
 	"key_fingerprints":             "belongs to nobody",
 	"events":                       "repeats the records that are exported",
 	"webhook_deliveries":           "repeats the records that are exported",
+	"workspace_logos":              "a file that everybody can download",
 	"announcements":                "the same text for all partners of a programme",
 	"notification_arrivals":        internal,
 	"notification_reads":           "which notification a user has opened, kept with the notification",

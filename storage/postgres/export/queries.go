@@ -141,7 +141,8 @@ var queries = map[Level]map[Part]query{
 	LevelWorkspace: {
 		PartWorkspace: {
 			from: "workspaces t", columns: "id name currency timezone allowed_origins origin_policy test_mail_redirect second_person_above_cents" +
-				" require_second_factor books_closed_until retain_payee_years created_at updated_at",
+				" require_second_factor books_closed_until retain_payee_years slug portal_name accent_color support_email website_url terms_url privacy_url" +
+				" locale created_at updated_at",
 			where: "t.id = @workspace", order: byID,
 		},
 		PartMembers: {

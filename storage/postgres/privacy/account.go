@@ -142,8 +142,11 @@ func EraseWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.Workspace
 // eraseWorkspace are the statements on tables that have few rows per workspace.
 var eraseWorkspace = []string{
 	`update workspaces set name = @pseudonym, allowed_origins = '{}', test_mail_redirect = null, erased_at = @at,
+		slug = 'erased-' || replace(id::text, '-', ''), portal_name = null, accent_color = null, support_email = null, website_url = null,
+		terms_url = null, privacy_url = null, logo_digest = null,
 		version = version + 1, updated_at = @at
 		where id = @workspace`,
+	`delete from workspace_logos where workspace_id = @workspace`,
 	`update api_keys set name = @pseudonym, revoked_at = coalesce(revoked_at, @at) where workspace_id = @workspace and mode in ('test', 'live')`,
 	`update service_tokens set name = @pseudonym, last_used_ip_prefix = null, revoked_at = coalesce(revoked_at, @at)
 		where workspace_id = @workspace and mode in ('test', 'live')`,
