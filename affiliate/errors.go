@@ -32,6 +32,7 @@ const (
 	ReasonServiceUnavailable         Reason = "SERVICE_UNAVAILABLE"
 	ReasonEmailTaken                 Reason = "EMAIL_TAKEN"
 	ReasonAPIKeyLimitExceeded        Reason = "API_KEY_LIMIT_EXCEEDED"
+	ReasonTermsChanged               Reason = "TERMS_CHANGED"
 	ReasonSlugTaken                  Reason = "SLUG_TAKEN"
 	ReasonProgramStateInvalid        Reason = "PROGRAM_STATE_INVALID"
 	ReasonParticipantState           Reason = "PARTICIPANT_STATE_INVALID"

@@ -259,6 +259,15 @@ func WorkspaceForRole(w account.Workspace, role affiliate.Role) *affiliatev1.Wor
 	}
 }
 
+// Questions converts the questions of a programme.
+func Questions(questions []program.Question) []*affiliatev1.ApplicationQuestion {
+	return ConvertAll(questions, func(q program.Question) *affiliatev1.ApplicationQuestion {
+		return &affiliatev1.ApplicationQuestion{
+			Key: q.Key, Label: q.Label, Type: EnumValue[affiliatev1.QuestionType](q.Type), Required: q.Required, Options: q.Options,
+		}
+	})
+}
+
 // Palette converts an accent colour; nil if there is none.
 func Palette(accent *string) *affiliatev1.AccentPalette {
 	if accent == nil {

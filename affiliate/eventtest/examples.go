@@ -93,7 +93,7 @@ func Program() program.Program {
 			Events: []program.EventRate{{EventType: affiliate.Purchase}},
 		},
 		RulesVersion: 2, MinPayoutCents: 5000, PayoutTermDays: 14, FraudPolicy: fraud.Flag,
-		TermsURL: new("https://shop.example/terms"), Version: 3,
+		TermsURL: new("https://shop.example/terms"), TermsVersion: 1, Version: 3,
 	}
 }
 

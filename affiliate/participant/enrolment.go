@@ -22,36 +22,52 @@ func newParticipant(program program.Program, partner affiliate.UserID, at time.T
 	}
 }
 
-// newAcceptedParticipant returns a new participant for a partner who joins the programme.
-// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
-func newAcceptedParticipant(program program.Program, partner account.User, acceptTerms bool, at time.Time) (Participant, error) {
-	p := newParticipant(program, partner.ID, at)
-	p.PartnerName, p.PartnerEmail = partner.Name, partner.Email
-	if acceptTerms {
-		p.TermsAcceptedAt = &at
-	}
-	return p, checkTerms(program, acceptTerms)
+// TermsAcceptance says whether a partner accepts the terms of a programme.
+type TermsAcceptance struct {
+	Accepted bool
+	// Version is the version of the terms that the partner has seen. If it is nil, the partner
+	// accepts the current version.
+	Version *int
 }
 
-// checkTerms returns VALIDATION_ERROR if the programme has terms that were not accepted.
-func checkTerms(p program.Program, accepted bool) error {
-	if p.TermsURL != nil && !accepted {
+// newAcceptedParticipant returns a new participant for a partner who joins the programme.
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted, TERMS_CHANGED.
+func newAcceptedParticipant(program program.Program, partner account.User, terms TermsAcceptance, at time.Time) (Participant, error) {
+	p := newParticipant(program, partner.ID, at)
+	p.PartnerName, p.PartnerEmail = partner.Name, partner.Email
+	return p, p.acceptTerms(program, terms, at)
+}
+
+// acceptTerms stores the acceptance of the terms. Errors: VALIDATION_ERROR if the programme has
+// terms that were not accepted, TERMS_CHANGED if the partner has seen an older version.
+func (p *Participant) acceptTerms(program program.Program, terms TermsAcceptance, at time.Time) error {
+	switch {
+	case program.HasTerms() && !terms.Accepted:
 		return affiliate.Invalid("accept_terms", "must be true because the programme has terms")
+	case program.HasTerms() && terms.Version != nil && *terms.Version != program.TermsVersion:
+		return affiliate.Refuse(affiliate.ReasonTermsChanged)
+	case !terms.Accepted:
+		return nil
+	}
+	p.TermsAcceptedAt = &at
+	if program.HasTerms() {
+		p.TermsVersion = &program.TermsVersion
 	}
 	return nil
 }
 
 // Apply returns a new participant for a partner who applies to the programme. It is approved if
-// the programme approves partners automatically. Errors: VALIDATION_ERROR if the programme has
-// terms that were not accepted.
-func Apply(program program.Program, partner account.User, answers map[string]string, acceptTerms bool, at time.Time) (Participant, error) {
-	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
-	if answers != nil {
-		p.Answers = answers
+// the programme approves partners automatically. Errors: VALIDATION_ERROR if an answer is missing
+// or invalid, or if the programme has terms that were not accepted; TERMS_CHANGED.
+func Apply(program program.Program, partner account.User, answers map[string]string, terms TermsAcceptance, at time.Time) (Participant, error) {
+	p, err := newAcceptedParticipant(program, partner, terms, at)
+	if err != nil {
+		return p, err
 	}
 	if program.AutoApprovePartners {
 		p.Status, p.ApprovedAt = Approved, &at
 	}
+	p.Answers, err = program.CheckAnswers(answers)
 	return p, err
 }
 
@@ -65,9 +81,9 @@ type Invite struct {
 }
 
 // Join returns a new, approved participant for the partner who accepted the invitation.
-// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
-func (i Invite) Join(program program.Program, partner account.User, acceptTerms bool, at time.Time) (Participant, error) {
-	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted, TERMS_CHANGED.
+func (i Invite) Join(program program.Program, partner account.User, terms TermsAcceptance, at time.Time) (Participant, error) {
+	p, err := newAcceptedParticipant(program, partner, terms, at)
 	p.Group = i.Group
 	p.Status, p.ApprovedAt = Approved, &at
 	return p, err
@@ -168,17 +184,14 @@ func (p Participant) OfferNotification() notification.Notification {
 // Accept returns p after its partner has accepted the participation. The result has the name
 // and the address of the given account. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID
 // if the consent is not missing or the merchant has withdrawn the participation,
-// VALIDATION_ERROR if the programme has terms that were not accepted.
-func (p Participant) Accept(program program.Program, account account.User, acceptTerms bool, at time.Time) (Participant, error) {
+// VALIDATION_ERROR if the programme has terms that were not accepted, TERMS_CHANGED.
+func (p Participant) Accept(program program.Program, account account.User, terms TermsAcceptance, at time.Time) (Participant, error) {
 	mayAccept := p.Consent == ConsentAwaited && p.Status == Pending || p.Consent == ConsentDeclined
 	if p.ErasedAt != nil || !mayAccept {
 		return p, p.RefuseMove()
 	}
-	if err := checkTerms(program, acceptTerms); err != nil {
+	if err := p.acceptTerms(program, terms, at); err != nil {
 		return p, err
-	}
-	if acceptTerms {
-		p.TermsAcceptedAt = &at
 	}
 	p.Status, p.Consent, p.AppliedAt, p.ApprovedAt, p.RejectedAt = Approved, "", at, &at, nil
 	p.PartnerName, p.PartnerEmail = account.Name, account.Email

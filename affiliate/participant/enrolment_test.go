@@ -52,16 +52,16 @@ func TestParticipant_AcceptAndDecline(t *testing.T) {
 				}
 			}
 			tc.p.RejectedAt = &at
-			got, err := tc.p.Accept(program.Program{}, account.User{Name: "Jane", Email: "jane@example.com"}, false, at)
+			got, err := tc.p.Accept(program.Program{}, account.User{Name: "Jane", Email: "jane@example.com"}, TermsAcceptance{}, at)
 			wantReason("Accept", err, tc.accepted)
 			if err == nil && (got.Status != Approved || got.Consent != "" || got.ApprovedAt == nil || got.RejectedAt != nil ||
 				got.PartnerName != "Jane" || got.PartnerEmail != "jane@example.com" || got.Version != tc.p.Version+1) {
 				t.Errorf("Accept returned %+v, want an approved participant with the data of the account", got)
 			}
 			if tc.accepted == nil {
-				_, err = tc.p.Accept(program.Program{TermsURL: &terms}, account.User{}, false, at)
+				_, err = tc.p.Accept(program.Program{TermsURL: &terms}, account.User{}, TermsAcceptance{}, at)
 				wantReason("Accept without the terms", err, affiliate.Refuse(affiliate.ReasonValidation))
-				if got, err = tc.p.Accept(program.Program{TermsURL: &terms}, account.User{}, true, at); err != nil || got.TermsAcceptedAt == nil {
+				if got, err = tc.p.Accept(program.Program{TermsURL: &terms}, account.User{}, TermsAcceptance{Accepted: true}, at); err != nil || got.TermsAcceptedAt == nil {
 					t.Errorf("Accept with the terms returned %+v, %v", got, err)
 				}
 			}

@@ -49,6 +49,7 @@ type Participant struct {
 	Note                    *string
 	Answers                 map[string]string `db:"application_answers,fixed"`
 	TermsAcceptedAt         *time.Time
+	TermsVersion            *int // the version of the programme's terms that was accepted; nil if none was
 	AppliedAt               time.Time
 	ApprovedAt              *time.Time
 	RejectedAt              *time.Time

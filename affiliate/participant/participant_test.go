@@ -35,8 +35,8 @@ func TestJoin(t *testing.T) {
 		"terms not accepted": {program: program.Program{TermsURL: &terms}, refusal: affiliate.Invalid("accept_terms", "must be true because the programme has terms")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			applied, err := Apply(tc.program, partner, answers, tc.accept, at)
-			invited, inviteErr := Invite{Group: &group}.Join(tc.program, partner, tc.accept, at)
+			applied, err := Apply(tc.program, partner, answers, TermsAcceptance{Accepted: tc.accept}, at)
+			invited, inviteErr := Invite{Group: &group}.Join(tc.program, partner, TermsAcceptance{Accepted: tc.accept}, at)
 			if tc.refusal != nil {
 				affiliatetest.WantRefusal(t, err, tc.refusal)
 				affiliatetest.WantRefusal(t, inviteErr, tc.refusal)
@@ -50,6 +50,33 @@ func TestJoin(t *testing.T) {
 			if inviteErr != nil || invited.Status != Approved || invited.ApprovedAt == nil || invited.Group != &group ||
 				invited.Answers == nil || invited.Tags == nil {
 				t.Errorf("invitation: participant %+v, error %v; want an approved participant in group %s", invited, inviteErr, group)
+			}
+		})
+	}
+}
+
+func TestApply_StoresVersionOfTerms(t *testing.T) {
+	at, url := time.UnixMilli(1).UTC(), "https://shop.example/terms"
+	withTerms := program.Program{TermsURL: &url, TermsVersion: 3}
+	for name, tc := range map[string]struct {
+		program program.Program
+		seen    *int
+		want    *int
+		refusal *affiliate.Error
+	}{
+		"current version":  {program: withTerms, seen: new(3), want: new(3)},
+		"no version given": {program: withTerms, want: new(3)},
+		"older version":    {program: withTerms, seen: new(2), refusal: affiliate.Refuse(affiliate.ReasonTermsChanged)},
+		"without terms":    {program: program.Program{TermsVersion: 4}, seen: new(3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Apply(tc.program, account.User{}, nil, TermsAcceptance{Accepted: true, Version: tc.seen}, at)
+			if tc.refusal != nil {
+				affiliatetest.WantRefusal(t, err, tc.refusal)
+				return
+			}
+			if err != nil || (p.TermsVersion == nil) != (tc.want == nil) || tc.want != nil && *p.TermsVersion != *tc.want {
+				t.Errorf("participant %+v, error %v; want the version %v", p, err, tc.want)
 			}
 		})
 	}

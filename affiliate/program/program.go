@@ -86,7 +86,11 @@ type Program struct {
 	MinPayoutCents      int64
 	PayoutTermDays      int // least number of days from a commission's approval to its payout
 	FraudPolicy         fraud.Policy
-	TermsURL            *string
+	PublicText          *string    // paragraphs on the public page
+	Questions           []Question `db:"application_questions"`
+	TermsURL            *string    // at most one of TermsURL and TermsText is set
+	TermsText           *string
+	TermsVersion        int       // increases by one with every change of TermsURL or TermsText; 0 if there were none
 	Version             int       // increases by one with every change
 	CreatedAt           time.Time `db:"created_at,fixed"`
 	UpdatedAt           time.Time
@@ -117,11 +121,15 @@ type Patch struct {
 	MinPayoutCents      affiliate.Change[int64]
 	PayoutTermDays      affiliate.Change[int]
 	FraudPolicy         affiliate.Change[fraud.Policy]
+	PublicText          affiliate.Change[string]
+	Questions           affiliate.Change[[]Question]
 	TermsURL            affiliate.Change[string]
+	TermsText           affiliate.Change[string]
 	Currency            affiliate.Change[string] // cannot be changed after the programme has a commission
 }
 
-// Patch returns p with the given changes. RulesVersion increases if the rules change. The
+// Patch returns p with the given changes. RulesVersion increases if the rules change, and
+// TermsVersion if the terms change. The
 // caller sets UpdatedAt and Version. If Slug is empty, the caller must make a slug from the name. Errors:
 // VALIDATION_ERROR.
 func (p Program) Patch(patch Patch) (Program, error) {
@@ -144,7 +152,9 @@ func (p Program) Patch(patch Patch) (Program, error) {
 	p.MinPayoutCents = patch.MinPayoutCents.Apply(p.MinPayoutCents, 0)
 	p.PayoutTermDays = patch.PayoutTermDays.Apply(p.PayoutTermDays, 0)
 	p.FraudPolicy = patch.FraudPolicy.Apply(p.FraudPolicy, DefaultFraudPolicy)
-	p.TermsURL = patch.TermsURL.ApplyOptional(p.TermsURL)
+	p.PublicText = patch.PublicText.ApplyOptional(p.PublicText)
+	p.Questions = patch.Questions.Apply(p.Questions, []Question{})
+	found = append(found, p.changeTerms(patch)...)
 	if p.Currency = patch.Currency.Apply(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
 		found.Add("currency", affiliate.IsRequired)
 	}
@@ -161,6 +171,24 @@ func (p Program) Patch(patch Patch) (Program, error) {
 	}
 	return p, found.Err()
 }
+
+// changeTerms applies the changes of the terms.
+func (p *Program) changeTerms(patch Patch) (found affiliate.Violations) {
+	url, text := patch.TermsURL.ApplyOptional(p.TermsURL), patch.TermsText.ApplyOptional(p.TermsText)
+	if url != nil && text != nil {
+		found.Add("terms_text", affiliate.MustNotBeWith("terms_url"))
+	}
+	if !equal(url, p.TermsURL) || !equal(text, p.TermsText) {
+		p.TermsVersion++
+	}
+	p.TermsURL, p.TermsText = url, text
+	return found
+}
+
+func equal(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// HasTerms reports whether partners must accept terms to join.
+func (p Program) HasTerms() bool { return p.TermsURL != nil || p.TermsText != nil }
 
 // Move returns the programme with the new status. at is the time of the change. Errors:
 // PROGRAM_STATE_INVALID if the move is not legal; VALIDATION_ERROR if a programme
@@ -220,7 +248,7 @@ func (p Program) CurrencyFixed() *affiliate.Error {
 // such a programme can be activated.
 func (p Program) HasDestination() bool { return p.WebsiteURL != nil || p.LandingURL != nil }
 
-// Object is a programme as events and the audit log show it.
+// Object is a programme as events show it.
 type Object struct {
 	ID                  affiliate.ProgramID `json:"id"`
 	Name                string              `json:"name"`
@@ -243,6 +271,7 @@ type Object struct {
 	PayoutTermDays      int                 `json:"payout_term_days"`        // least number of days from the approval of a commission to its payout
 	FraudPolicy         fraud.Policy        `json:"fraud_policy"`            // what happens to conversions that the fraud rules suspect
 	TermsURL            *string             `json:"terms_url"`               // terms that a partner accepts when applying; null if not set
+	TermsVersion        int                 `json:"terms_version"`           // increases by one with every change of the terms, which are a text or terms_url
 	Version             int                 `json:"version"`
 }
 
@@ -271,8 +300,22 @@ func (p Program) Object() Object {
 		AutoApprovePartners: p.AutoApprovePartners, IsPublic: p.IsPublic,
 		Rules: p.Rules.Object(), RulesVersion: p.RulesVersion,
 		MinPayoutCents: p.MinPayoutCents, PayoutTermDays: p.PayoutTermDays, FraudPolicy: p.FraudPolicy,
-		TermsURL: p.TermsURL, Version: p.Version,
+		TermsURL: p.TermsURL, TermsVersion: p.TermsVersion, Version: p.Version,
 	}
+}
+
+// Record is a programme as the audit log shows it, which therefore has all versions of the terms.
+// Events do not contain the long texts.
+type Record struct {
+	Object
+	PublicText *string    `json:"public_text"`
+	Questions  []Question `json:"application_questions"`
+	TermsText  *string    `json:"terms_text"`
+}
+
+// Record returns p as the audit log shows it.
+func (p Program) Record() Record {
+	return Record{Object: p.Object(), PublicText: p.PublicText, Questions: p.Questions, TermsText: p.TermsText}
 }
 
 // AuditLine returns the audit record of a change of p. The parameters before and after hold the

@@ -36,6 +36,7 @@ func toProto(p participant.Detail, role affiliate.Role) *affiliatev1.Participant
 		ReferralCode:       p.ReferralCode,
 		ApplicationAnswers: p.Answers,
 		TermsAcceptedAt:    server.OptionalTimestamp(p.TermsAcceptedAt),
+		TermsVersion:       server.OptionalInt32(p.TermsVersion),
 		AppliedAt:          server.Timestamp(p.AppliedAt),
 		ApprovedAt:         server.OptionalTimestamp(p.ApprovedAt),
 		RejectedAt:         server.OptionalTimestamp(p.RejectedAt),
@@ -55,6 +56,16 @@ func toProto(p participant.Detail, role affiliate.Role) *affiliatev1.Participant
 		CommissionCents:    p.CommissionCents,
 		BalanceCents:       p.BalanceCents,
 	}
+}
+
+// acceptanceOf returns whether a request accepts the terms of the programme.
+func acceptanceOf(accepted bool, version *int32) participant.TermsAcceptance {
+	acceptance := participant.TermsAcceptance{Accepted: accepted}
+	if version != nil {
+		seen := int(*version)
+		acceptance.Version = &seen
+	}
+	return acceptance
 }
 
 // emailFor returns the e-mail address as a member with the role may read it. Viewers see

@@ -35,7 +35,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		if err != nil {
 			return err
 		}
-		p, err := participant.Apply(program, partner, req.GetAnswers(), req.GetAcceptTerms(), at)
+		p, err := participant.Apply(program, partner, req.GetAnswers(), acceptanceOf(req.GetAcceptTerms(), req.TermsVersion), at)
 		if err != nil {
 			return err
 		}
@@ -88,14 +88,14 @@ func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.
 			return err
 		}
 		if offered.Consent != "" {
-			after, err := offered.Accept(program, partner, req.GetAcceptTerms(), at)
+			after, err := offered.Accept(program, partner, acceptanceOf(req.GetAcceptTerms(), req.TermsVersion), at)
 			if err != nil {
 				return err
 			}
 			accepted, err = storeConsent(ctx, tx, offered, after, affiliate.EventParticipantApproved, "participant.accept_invite", server.ActorFrom(ctx))
 			return err
 		}
-		p, err := invite.Join(program, partner, req.GetAcceptTerms(), at)
+		p, err := invite.Join(program, partner, acceptanceOf(req.GetAcceptTerms(), req.TermsVersion), at)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 		if err != nil {
 			return err
 		}
-		after, err := before.Accept(active, partner, req.GetAcceptTerms(), s.currentTime())
+		after, err := before.Accept(active, partner, acceptanceOf(req.GetAcceptTerms(), req.TermsVersion), s.currentTime())
 		if err != nil {
 			return err
 		}

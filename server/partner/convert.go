@@ -33,11 +33,21 @@ func (s *Service) programToProto(p partner.Program) *affiliatev1.PartnerProgram 
 		CommissionRules:       server.Rules(p.Rules),
 		MinPayoutCents:        p.MinPayoutCents,
 		PayoutTermDays:        int32(p.PayoutTermDays), // at most 365
+		PublicText:            p.PublicText,
+		ApplicationQuestions:  server.Questions(p.Questions),
 		TermsUrl:              p.TermsURL,
+		TermsText:             p.TermsText,
+		TermsVersion:          int32(p.TermsVersion), // users create the versions one by one
 		IsPublic:              p.IsPublic,
 		Participation:         s.participationToProto(p.Participation),
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 	}
+}
+
+// programToListItem converts a programme to an item of a list, which has no long texts.
+func (s *Service) programToListItem(p partner.Program) *affiliatev1.PartnerProgram {
+	p.PublicText, p.Questions, p.TermsText = nil, nil, nil
+	return s.programToProto(p)
 }
 
 func (s *Service) participationToProto(p *partner.Participation) *affiliatev1.Participation {

@@ -95,7 +95,7 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 		return nil, err
 	}
 	return &affiliatev1.ListPartnerProgramsResponse{
-		Data: server.ConvertAll(programs, s.programToProto), Total: server.SearchTotal(ctx, total, filter.Search),
+		Data: server.ConvertAll(programs, s.programToListItem), Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -48,10 +49,16 @@ func checkFields(req interface {
 	GetLinkParam() string
 	GetAllowedDomains() []string
 	GetCurrency() string
+	GetTermsText() string
+	GetApplicationQuestions() []*affiliatev1.ApplicationQuestion
 	ProtoReflect() protoreflect.Message
 }, found *affiliate.Violations,
 ) {
 	checkURLs(req, found)
+	if req.GetTermsUrl() != "" && req.GetTermsText() != "" {
+		found.Add("terms_text", affiliate.MustNotBeWith("terms_url"))
+	}
+	*found = append(*found, program.CheckQuestions(questionsOf(req))...)
 	if currency := req.GetCurrency(); currency != "" {
 		if _, ok := affiliate.ParseCurrency(currency); !ok {
 			found.Add("currency", affiliate.MustBeCurrency)

@@ -30,7 +30,11 @@ func toProto(p program.Program) *affiliatev1.Program {
 		IsPublic:              p.IsPublic,
 		CommissionRules:       server.Rules(p.Rules),
 		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // users create the versions one by one, so the number is small
+		PublicText:            p.PublicText,
+		ApplicationQuestions:  server.Questions(p.Questions),
 		TermsUrl:              p.TermsURL,
+		TermsText:             p.TermsText,
+		TermsVersion:          int32(p.TermsVersion), //nolint:gosec // users create the versions one by one, so the number is small
 		SignalPrecedence:      server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
 		MinPayoutCents:        p.MinPayoutCents,
 		PayoutTermDays:        int32(p.PayoutTermDays), //nolint:gosec // at most 365
@@ -38,6 +42,12 @@ func toProto(p program.Program) *affiliatev1.Program {
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 		UpdatedAt:             server.Timestamp(p.UpdatedAt),
 	}
+}
+
+// toListItem converts a programme to an item of a list, which has no long texts.
+func toListItem(p program.Program) *affiliatev1.Program {
+	p.PublicText, p.Questions, p.TermsText = nil, nil, nil
+	return toProto(p)
 }
 
 // newProgram converts a create request to a draft programme. Fields that are absent in
@@ -70,7 +80,13 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (program.Program, error) 
 		MinPayoutCents:      req.GetMinPayoutCents(),
 		PayoutTermDays:      int(req.GetPayoutTermDays()),
 		FraudPolicy:         cmp.Or(fraud.Policy(server.EnumName(req.GetFraudPolicy())), program.DefaultFraudPolicy),
+		PublicText:          req.PublicText,
+		Questions:           questionsOf(req),
 		TermsURL:            req.TermsUrl,
+		TermsText:           req.TermsText,
+	}
+	if p.HasTerms() {
+		p.TermsVersion = 1
 	}
 	if req.AttributionWindowDays != nil {
 		p.WindowDays = int(req.GetAttributionWindowDays())
@@ -112,6 +128,12 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) program.Patch {
 			patch.IsPublic = setOrClear(req.IsPublic)
 		case "terms_url":
 			patch.TermsURL = setOrClear(req.TermsUrl)
+		case "terms_text":
+			patch.TermsText = setOrClear(req.TermsText)
+		case "public_text":
+			patch.PublicText = setOrClear(req.PublicText)
+		case "application_questions":
+			patch.Questions = affiliate.Set(questionsOf(req))
 		case "currency":
 			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
 			patch.Currency = affiliate.Set(currency)
@@ -127,6 +149,19 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) program.Patch {
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)
 	return patch
+}
+
+// questionsOf returns the questions of a request.
+func questionsOf(req interface {
+	GetApplicationQuestions() []*affiliatev1.ApplicationQuestion
+},
+) []program.Question {
+	return server.ConvertAll(req.GetApplicationQuestions(), func(q *affiliatev1.ApplicationQuestion) program.Question {
+		return program.Question{
+			Key: q.GetKey(), Label: q.GetLabel(), Type: program.QuestionType(server.EnumName(q.GetType())),
+			Required: q.GetRequired(), Options: q.GetOptions(),
+		}
+	})
 }
 
 // setOrClear returns a change that sets a field to value. If value is nil, the change

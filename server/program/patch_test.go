@@ -31,12 +31,18 @@ const (
 	signup     = affiliatev1.EventType_EVENT_TYPE_SIGNUP
 )
 
+var questions = []*affiliatev1.ApplicationQuestion{
+	{Key: "site", Label: "Your site", Type: affiliatev1.QuestionType_QUESTION_TYPE_URL, Required: true},
+	{Key: "size", Label: "Visitors", Type: affiliatev1.QuestionType_QUESTION_TYPE_SELECT, Options: []string{"few", "many"}},
+}
+
 // fullRequest returns a request in which no field has its default value.
 func fullRequest() *affiliatev1.CreateProgramRequest {
 	return &affiliatev1.CreateProgramRequest{
 		Name: "Full", Slug: proto.String("own"), Description: proto.String("D"), WebsiteUrl: proto.String("https://a.example"),
 		AllowedDomains: []string{"b.example"}, LandingUrl: proto.String("https://c.example"), Currency: proto.String("EUR"),
 		AttributionWindowDays: proto.Int32(7), AttributionModel: firstClick, LinkParam: proto.String("ref"),
+		PublicText: proto.String("Welcome."), ApplicationQuestions: questions,
 		AutoApprovePartners: proto.Bool(true), IsPublic: proto.Bool(false), TermsUrl: proto.String("https://a.example/terms"),
 		SignalPrecedence: promoFirst, MinPayoutCents: proto.Int64(5000), PayoutTermDays: proto.Int32(30), FraudPolicy: fraudBlock,
 		CommissionRules: &affiliatev1.CommissionRules{
@@ -67,10 +73,20 @@ func TestUpdateProgram(t *testing.T) {
 		{"same name", &req{Name: "Full"}, []string{"name"}, func(*affiliatev1.Program) {}},
 		{"description", &req{Description: proto.String("E")}, []string{"description"}, func(p *affiliatev1.Program) { p.Description = proto.String("E") }},
 		{"description cleared", &req{}, []string{"description"}, func(p *affiliatev1.Program) { p.Description = nil }},
-		{"URLs cleared", &req{}, []string{"website_url", "landing_url", "terms_url"}, func(p *affiliatev1.Program) { p.WebsiteUrl, p.LandingUrl, p.TermsUrl = nil, nil, nil }},
+		{"URLs cleared", &req{}, []string{"website_url", "landing_url", "terms_url"}, func(p *affiliatev1.Program) {
+			p.WebsiteUrl, p.LandingUrl, p.TermsUrl, p.TermsVersion = nil, nil, nil, 2
+		}},
 		{"URLs set", &req{WebsiteUrl: proto.String("http://x.example"), LandingUrl: proto.String("http://y.example"), TermsUrl: proto.String("http://z.example")}, []string{"website_url", "landing_url", "terms_url"}, func(p *affiliatev1.Program) {
 			p.WebsiteUrl, p.LandingUrl, p.TermsUrl = proto.String("http://x.example"), proto.String("http://y.example"), proto.String("http://z.example")
+			p.TermsVersion = 2
 		}},
+		{"terms as a text", &req{TermsText: proto.String("Be honest.")}, []string{"terms_url", "terms_text"}, func(p *affiliatev1.Program) {
+			p.TermsUrl, p.TermsText, p.TermsVersion = nil, proto.String("Be honest."), 2
+		}},
+		{"public text and questions set", &req{PublicText: proto.String("Welcome.\n\nJoin us."), ApplicationQuestions: questions[1:]}, []string{"public_text", "application_questions"}, func(p *affiliatev1.Program) {
+			p.PublicText, p.ApplicationQuestions = proto.String("Welcome.\n\nJoin us."), questions[1:]
+		}},
+		{"public text and questions cleared", &req{}, []string{"public_text", "application_questions"}, func(p *affiliatev1.Program) { p.PublicText, p.ApplicationQuestions = nil, nil }},
 		{"domains replaced", &req{AllowedDomains: []string{"X.example", "y.example"}}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = []string{"x.example", "y.example"} }},
 		{"domains emptied", &req{}, []string{"allowed_domains"}, func(p *affiliatev1.Program) {
 			p.AllowedDomains = []string{"a.example", "*.a.example", "c.example", "*.c.example"}

@@ -20,6 +20,7 @@ package program
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -74,7 +75,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 		if err := programs.InsertRules(ctx, tx, p, at, actor); err != nil {
 			return err
 		}
-		return tx.Audit(ctx, p.AuditLine("program.create", at, actor, nil, p.Object()))
+		return tx.Audit(ctx, p.AuditLine("program.create", at, actor, nil, p.Record()))
 	})
 	return response(p, err)
 }
@@ -114,7 +115,7 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 		return nil, err
 	}
 	return &affiliatev1.ListProgramsResponse{
-		Data: server.ConvertAll(programs, toProto), Total: server.SearchTotal(ctx, total, filter.Search),
+		Data: server.ConvertAll(programs, toListItem), Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
@@ -160,7 +161,7 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 				return err
 			}
 		}
-		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		oldValues, _, err := affiliate.ChangedFields(before.Record(), after.Record())
 		if err != nil || oldValues == nil {
 			return err
 		}
@@ -173,18 +174,29 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 				return err
 			}
 		}
-		return recordChange(ctx, tx, after, "program.update", oldValues, newValues)
+		return recordChange(ctx, tx, before, after, "program.update")
 	})
 	return response(after, err)
 }
 
 // recordChange stores everything that follows from a change of a programme: the audit
 // record, the event, and the job that updates the edge directory.
-func recordChange(ctx context.Context, tx *postgres.Tx, after program.Program, action string, oldValues, newValues any) error {
+func recordChange(ctx context.Context, tx *postgres.Tx, before, after program.Program, action string) error {
+	oldValues, newValues, err := affiliate.ChangedFields(before.Record(), after.Record())
+	if err != nil {
+		return err
+	}
+	previous, _, err := affiliate.ChangedFields(before.Object(), after.Object())
+	if err != nil {
+		return err
+	}
+	if previous == nil { // only texts have changed
+		previous = map[string]json.RawMessage{}
+	}
 	if err := tx.Audit(ctx, after.AuditLine(action, after.UpdatedAt, server.ActorFrom(ctx), oldValues, newValues)); err != nil {
 		return err
 	}
-	if err := tx.Publish(ctx, affiliate.NewEvent(after.Scope, affiliate.EventProgramUpdated, after.UpdatedAt, after.Object(), oldValues)); err != nil {
+	if err := tx.Publish(ctx, affiliate.NewEvent(after.Scope, affiliate.EventProgramUpdated, after.UpdatedAt, after.Object(), previous)); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: after.Workspace, Program: &after.ID})
@@ -246,11 +258,7 @@ func (s *Service) move(ctx context.Context, req programRequest, to program.Statu
 		if err := programs.Update(ctx, tx, after); err != nil {
 			return err
 		}
-		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil {
-			return err
-		}
-		return recordChange(ctx, tx, after, action, oldValues, newValues)
+		return recordChange(ctx, tx, before, after, action)
 	})
 	return response(after, err)
 }

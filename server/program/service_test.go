@@ -52,7 +52,7 @@ func TestCreateProgram_StoresAllFields(t *testing.T) {
 		Id: p.Id, Name: "Full", Slug: "own", Description: req.Description, Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
 		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: req.WebsiteUrl, AllowedDomains: []string{"a.example", "*.b.example"},
 		LandingUrl: req.LandingUrl, Currency: "JPY", AttributionWindowDays: 7, AttributionModel: firstClick, LinkParam: "ref",
-		AutoApprovePartners: true, TermsUrl: req.TermsUrl, CommissionRules: rules, RulesVersion: 1,
+		AutoApprovePartners: true, TermsUrl: req.TermsUrl, TermsVersion: 1, PublicText: req.PublicText, ApplicationQuestions: req.ApplicationQuestions, CommissionRules: rules, RulesVersion: 1,
 		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 		SignalPrecedence: promoFirst, MinPayoutCents: 5000, PayoutTermDays: 30, FraudPolicy: fraudBlock,
 	}

@@ -248,6 +248,8 @@ const (
 	// The disputed amount exceeds the amount of the sale, or nothing was paid. Metadata:
 	// disputable_cents, the amount of the sale in minor units.
 	ErrorReason_ERROR_REASON_DISPUTE_EXCEEDS_AMOUNT ErrorReason = 101
+	// The partner accepts a version of the programme's terms that is not the current one.
+	ErrorReason_ERROR_REASON_TERMS_CHANGED ErrorReason = 110
 )
 
 // Enum value maps for ErrorReason.
@@ -340,6 +342,7 @@ var (
 		90:  "ERROR_REASON_PERIOD_CLOSED",
 		100: "ERROR_REASON_DISPUTE_DUPLICATE",
 		101: "ERROR_REASON_DISPUTE_EXCEEDS_AMOUNT",
+		110: "ERROR_REASON_TERMS_CHANGED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -429,6 +432,7 @@ var (
 		"ERROR_REASON_PERIOD_CLOSED":                   90,
 		"ERROR_REASON_DISPUTE_DUPLICATE":               100,
 		"ERROR_REASON_DISPUTE_EXCEEDS_AMOUNT":          101,
+		"ERROR_REASON_TERMS_CHANGED":                   110,
 	}
 )
 
@@ -463,7 +467,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8eE\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8bF\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -555,7 +559,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"(ERROR_REASON_SECOND_FACTOR_STATE_INVALID\x10W\x1a>\xa2\xbb\x18:\b\x99\x03\x10\t\x1a3The state of the second factor does not allow this.\x12_\n" +
 	"\x1aERROR_REASON_PERIOD_CLOSED\x10Z\x1a?\xa2\xbb\x18;\b\x99\x03\x10\t\x1a4The books are closed for this date. Use a later one.\x12}\n" +
 	"\x1eERROR_REASON_DISPUTE_DUPLICATE\x10d\x1aY\xa2\xbb\x18U\b\x99\x03\x10\x06\x1aNThis dispute was reported for another transaction or by the payment processor.\x12g\n" +
-	"#ERROR_REASON_DISPUTE_EXCEEDS_AMOUNT\x10e\x1a>\xa2\xbb\x18:\b\xa6\x03\x10\t\x1a3The disputed amount exceeds the amount of the sale.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"#ERROR_REASON_DISPUTE_EXCEEDS_AMOUNT\x10e\x1a>\xa2\xbb\x18:\b\xa6\x03\x10\t\x1a3The disputed amount exceeds the amount of the sale.\x12{\n" +
+	"\x1aERROR_REASON_TERMS_CHANGED\x10n\x1a[\xa2\xbb\x18W\b\x99\x03\x10\t\x1aPThe terms of the programme have changed. Read the current version and accept it.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -153,7 +153,8 @@ type Participant struct {
 	// The referral code, unique in the workspace and mode. It works before the
 	// participant is approved.
 	ReferralCode string `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	// The partner's answers to the programme's questions.
+	// The partner's answers to the programme's questions, by the keys of the questions at the
+	// time of the application.
 	ApplicationAnswers map[string]string `protobuf:"bytes,8,rep,name=application_answers,json=applicationAnswers,proto3" json:"application_answers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The time when the partner accepted the programme's terms. Null if the partner did
 	// not.
@@ -203,8 +204,11 @@ type Participant struct {
 	// Whether the partner still has to accept the participation. Null if the participation
 	// needs no consent or has it.
 	PartnerConsent PartnerConsent `protobuf:"varint,29,opt,name=partner_consent,json=partnerConsent,proto3,enum=affiliate.v1.PartnerConsent" json:"partner_consent,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The version of the programme's terms that the partner accepted at `termsAcceptedAt`.
+	// Null if the partner accepted none.
+	TermsVersion  *int32 `protobuf:"varint,30,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Participant) Reset() {
@@ -440,12 +444,23 @@ func (x *Participant) GetPartnerConsent() PartnerConsent {
 	return PartnerConsent_PARTNER_CONSENT_UNSPECIFIED
 }
 
+func (x *Participant) GetTermsVersion() int32 {
+	if x != nil && x.TermsVersion != nil {
+		return *x.TermsVersion
+	}
+	return 0
+}
+
 type AcceptParticipationRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// Whether the partner accepts the programme's terms. It must be true if the programme
 	// has terms.
-	AcceptTerms   bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	AcceptTerms bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	// The version of the terms that the partner has seen, `termsVersion` of the programme. If
+	// it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+	// accepts the current version.
+	TermsVersion  *int32 `protobuf:"varint,3,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -492,6 +507,13 @@ func (x *AcceptParticipationRequest) GetAcceptTerms() bool {
 		return x.AcceptTerms
 	}
 	return false
+}
+
+func (x *AcceptParticipationRequest) GetTermsVersion() int32 {
+	if x != nil && x.TermsVersion != nil {
+		return *x.TermsVersion
+	}
+	return 0
 }
 
 type DeclineParticipationRequest struct {
@@ -752,12 +774,17 @@ type ApplyRequest struct {
 	// The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
 	// case. Default: made from the partner's name.
 	ReferralCode *string `protobuf:"bytes,2,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
-	// Answers to the programme's questions: at most 50, with up to 200 characters in a
-	// question and 2,000 in an answer.
+	// Answers to the programme's questions by their keys, each of at most 2,000 characters.
+	// The answer to a checkbox is `true` or `false`. If the programme has no questions, every
+	// key of 1 to 200 characters is accepted. At most 50 answers.
 	Answers map[string]string `protobuf:"bytes,3,rep,name=answers,proto3" json:"answers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Whether the partner accepts the programme's terms. It must be true if the programme
 	// has terms.
-	AcceptTerms   bool `protobuf:"varint,4,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	AcceptTerms bool `protobuf:"varint,4,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	// The version of the terms that the partner has seen, `termsVersion` of the programme. If
+	// it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+	// accepts the current version.
+	TermsVersion  *int32 `protobuf:"varint,5,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,13 +847,24 @@ func (x *ApplyRequest) GetAcceptTerms() bool {
 	return false
 }
 
+func (x *ApplyRequest) GetTermsVersion() int32 {
+	if x != nil && x.TermsVersion != nil {
+		return *x.TermsVersion
+	}
+	return 0
+}
+
 type AcceptParticipantInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the invitation.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Whether the partner accepts the programme's terms. It must be true if the programme
 	// has terms.
-	AcceptTerms   bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	AcceptTerms bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	// The version of the terms that the partner has seen, `termsVersion` of the programme. If
+	// it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+	// accepts the current version.
+	TermsVersion  *int32 `protobuf:"varint,3,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -873,6 +911,13 @@ func (x *AcceptParticipantInviteRequest) GetAcceptTerms() bool {
 		return x.AcceptTerms
 	}
 	return false
+}
+
+func (x *AcceptParticipantInviteRequest) GetTermsVersion() int32 {
+	if x != nil && x.TermsVersion != nil {
+		return *x.TermsVersion
+	}
+	return 0
 }
 
 type ListParticipantsRequest struct {
@@ -2287,7 +2332,7 @@ var File_affiliate_v1_participant_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
-	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x96\f\n" +
+	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd2\f\n" +
 	"\vParticipant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2326,7 +2371,8 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\rbalance_cents\x18\x1b \x01(\x03R\fbalanceCents\x12$\n" +
 	"\vexternal_id\x18\x1c \x01(\tH\x05R\n" +
 	"externalId\x88\x01\x01\x12E\n" +
-	"\x0fpartner_consent\x18\x1d \x01(\x0e2\x1c.affiliate.v1.PartnerConsentR\x0epartnerConsent\x1aE\n" +
+	"\x0fpartner_consent\x18\x1d \x01(\x0e2\x1c.affiliate.v1.PartnerConsentR\x0epartnerConsent\x12(\n" +
+	"\rterms_version\x18\x1e \x01(\x05H\x06R\ftermsVersion\x88\x01\x01\x1aE\n" +
 	"\x17ApplicationAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -2335,11 +2381,14 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x12_suspension_reasonB\v\n" +
 	"\t_group_idB\a\n" +
 	"\x05_noteB\x0e\n" +
-	"\f_external_id\"^\n" +
+	"\f_external_idB\x10\n" +
+	"\x0e_terms_version\"\xa3\x01\n" +
 	"\x1aAcceptParticipationRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12!\n" +
-	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"<\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\x121\n" +
+	"\rterms_version\x18\x03 \x01(\x05B\a\xfaB\x04\x1a\x02(\x00H\x00R\ftermsVersion\x88\x01\x01B\x10\n" +
+	"\x0e_terms_version\"<\n" +
 	"\x1bDeclineParticipationRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\"\x8e\x03\n" +
@@ -2365,21 +2414,25 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x10ParticipantToken\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xc3\x02\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x88\x03\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12F\n" +
 	"\rreferral_code\x18\x02 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x00R\freferralCode\x88\x01\x01\x12[\n" +
 	"\aanswers\x18\x03 \x03(\v2'.affiliate.v1.ApplyRequest.AnswersEntryB\x18\xfaB\x15\x9a\x01\x12\x102\"\ar\x05\x10\x01\x18\xc8\x01*\x05r\x03\x18\xd0\x0fR\aanswers\x12!\n" +
-	"\faccept_terms\x18\x04 \x01(\bR\vacceptTerms\x1a:\n" +
+	"\faccept_terms\x18\x04 \x01(\bR\vacceptTerms\x121\n" +
+	"\rterms_version\x18\x05 \x01(\x05B\a\xfaB\x04\x1a\x02(\x00H\x01R\ftermsVersion\x88\x01\x01\x1a:\n" +
 	"\fAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
-	"\x0e_referral_code\"e\n" +
+	"\x0e_referral_codeB\x10\n" +
+	"\x0e_terms_version\"\xaa\x01\n" +
 	"\x1eAcceptParticipantInviteRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12!\n" +
-	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xe8\x04\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\x121\n" +
+	"\rterms_version\x18\x03 \x01(\x05B\a\xfaB\x04\x1a\x02(\x00H\x00R\ftermsVersion\x88\x01\x01B\x10\n" +
+	"\x0e_terms_version\"\xe8\x04\n" +
 	"\x17ListParticipantsRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
@@ -2703,8 +2756,10 @@ func file_affiliate_v1_participant_proto_init() {
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_participant_proto_msgTypes[0].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[6].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[12].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[13].OneofWrappers = []any{}

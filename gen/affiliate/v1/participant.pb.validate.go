@@ -371,6 +371,10 @@ func (m *Participant) validate(all bool) error {
 		// no validation rules for ExternalId
 	}
 
+	if m.TermsVersion != nil {
+		// no validation rules for TermsVersion
+	}
+
 	if len(errors) > 0 {
 		return ParticipantMultiError(errors)
 	}
@@ -473,6 +477,21 @@ func (m *AcceptParticipationRequest) validate(all bool) error {
 	// no validation rules for ProgramId
 
 	// no validation rules for AcceptTerms
+
+	if m.TermsVersion != nil {
+
+		if m.GetTermsVersion() < 0 {
+			err := AcceptParticipationRequestValidationError{
+				field:  "TermsVersion",
+				reason: "value must be greater than or equal to 0",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
 
 	if len(errors) > 0 {
 		return AcceptParticipationRequestMultiError(errors)
@@ -1234,6 +1253,21 @@ func (m *ApplyRequest) validate(all bool) error {
 
 	}
 
+	if m.TermsVersion != nil {
+
+		if m.GetTermsVersion() < 0 {
+			err := ApplyRequestValidationError{
+				field:  "TermsVersion",
+				reason: "value must be greater than or equal to 0",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ApplyRequestMultiError(errors)
 	}
@@ -1347,6 +1381,21 @@ func (m *AcceptParticipantInviteRequest) validate(all bool) error {
 	}
 
 	// no validation rules for AcceptTerms
+
+	if m.TermsVersion != nil {
+
+		if m.GetTermsVersion() < 0 {
+			err := AcceptParticipantInviteRequestValidationError{
+				field:  "TermsVersion",
+				reason: "value must be greater than or equal to 0",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
 
 	if len(errors) > 0 {
 		return AcceptParticipantInviteRequestMultiError(errors)

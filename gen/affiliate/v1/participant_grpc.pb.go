@@ -68,7 +68,9 @@ type ParticipantServiceClient interface {
 	// Errors:
 	//   - NOT_FOUND: the programme does not exist, is not active, or is not open to the
 	//     partner.
-	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted, or the answer
+	//     to a question is missing or invalid.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - APPLICATION_DUPLICATE: the partner has applied to this programme before.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
@@ -81,6 +83,7 @@ type ParticipantServiceClient interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
 	//     mode, or the programme is not active.
 	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
 	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
 	//     workspace and mode.
@@ -93,6 +96,7 @@ type ParticipantServiceClient interface {
 	//   - NOT_FOUND: the partner does not take part in the programme, or it is not active.
 	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
 	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	AcceptParticipation(ctx context.Context, in *AcceptParticipationRequest, opts ...grpc.CallOption) (*Participant, error)
 	// DeclineParticipation declines a participation that the merchant has made for the
@@ -452,7 +456,9 @@ type ParticipantServiceServer interface {
 	// Errors:
 	//   - NOT_FOUND: the programme does not exist, is not active, or is not open to the
 	//     partner.
-	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted, or the answer
+	//     to a question is missing or invalid.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - APPLICATION_DUPLICATE: the partner has applied to this programme before.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
@@ -465,6 +471,7 @@ type ParticipantServiceServer interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
 	//     mode, or the programme is not active.
 	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
 	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
 	//     workspace and mode.
@@ -477,6 +484,7 @@ type ParticipantServiceServer interface {
 	//   - NOT_FOUND: the partner does not take part in the programme, or it is not active.
 	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
 	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	AcceptParticipation(context.Context, *AcceptParticipationRequest) (*Participant, error)
 	// DeclineParticipation declines a participation that the merchant has made for the

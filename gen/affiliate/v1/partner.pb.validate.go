@@ -563,6 +563,42 @@ func (m *PartnerProgram) validate(all bool) error {
 		}
 	}
 
+	for idx, item := range m.GetApplicationQuestions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, PartnerProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, PartnerProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return PartnerProgramValidationError{
+					field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for TermsVersion
+
 	if m.Description != nil {
 		// no validation rules for Description
 	}
@@ -577,6 +613,14 @@ func (m *PartnerProgram) validate(all bool) error {
 
 	if m.TermsUrl != nil {
 		// no validation rules for TermsUrl
+	}
+
+	if m.PublicText != nil {
+		// no validation rules for PublicText
+	}
+
+	if m.TermsText != nil {
+		// no validation rules for TermsText
 	}
 
 	if len(errors) > 0 {

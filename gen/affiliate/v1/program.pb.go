@@ -345,6 +345,70 @@ func (NetBasis) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{5}
 }
 
+// QuestionType says which answers a question accepts.
+type QuestionType int32
+
+const (
+	QuestionType_QUESTION_TYPE_UNSPECIFIED QuestionType = 0
+	// One line of at most 200 characters.
+	QuestionType_QUESTION_TYPE_TEXT QuestionType = 1
+	// Several lines, at most 2,000 characters.
+	QuestionType_QUESTION_TYPE_LONG_TEXT QuestionType = 2
+	// An http or https URL.
+	QuestionType_QUESTION_TYPE_URL QuestionType = 3
+	// One of the options.
+	QuestionType_QUESTION_TYPE_SELECT QuestionType = 4
+	// `true` or `false`. The answer to a required question must be `true`.
+	QuestionType_QUESTION_TYPE_CHECKBOX QuestionType = 5
+)
+
+// Enum value maps for QuestionType.
+var (
+	QuestionType_name = map[int32]string{
+		0: "QUESTION_TYPE_UNSPECIFIED",
+		1: "QUESTION_TYPE_TEXT",
+		2: "QUESTION_TYPE_LONG_TEXT",
+		3: "QUESTION_TYPE_URL",
+		4: "QUESTION_TYPE_SELECT",
+		5: "QUESTION_TYPE_CHECKBOX",
+	}
+	QuestionType_value = map[string]int32{
+		"QUESTION_TYPE_UNSPECIFIED": 0,
+		"QUESTION_TYPE_TEXT":        1,
+		"QUESTION_TYPE_LONG_TEXT":   2,
+		"QUESTION_TYPE_URL":         3,
+		"QUESTION_TYPE_SELECT":      4,
+		"QUESTION_TYPE_CHECKBOX":    5,
+	}
+)
+
+func (x QuestionType) Enum() *QuestionType {
+	p := new(QuestionType)
+	*p = x
+	return p
+}
+
+func (x QuestionType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QuestionType) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_program_proto_enumTypes[6].Descriptor()
+}
+
+func (QuestionType) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_program_proto_enumTypes[6]
+}
+
+func (x QuestionType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QuestionType.Descriptor instead.
+func (QuestionType) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{6}
+}
+
 // CommissionRules say which conversions earn a commission, and how much. If several
 // rates apply, the most specific one is used: the participant's own rate, then the rate
 // of the product, the group, the tier, the event, later payments, and the programme.
@@ -882,7 +946,17 @@ type Program struct {
 	PayoutTermDays int32 `protobuf:"varint,23,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
 	// The fraud policy, which decides what happens if the fraud rules find a conversion
 	// suspicious: `off`, `observe`, `flag` or `block`.
-	FraudPolicy   FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	FraudPolicy FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	// The text of the public page: plain text with paragraphs. Null in lists.
+	PublicText *string `protobuf:"bytes,25,opt,name=public_text,json=publicText,proto3,oneof" json:"public_text,omitempty"`
+	// The questions to partners who apply. Empty in lists.
+	ApplicationQuestions []*ApplicationQuestion `protobuf:"bytes,26,rep,name=application_questions,json=applicationQuestions,proto3" json:"application_questions,omitempty"`
+	// The programme's terms as a plain text, instead of `termsUrl`. If it is set, an
+	// application must have `acceptTerms` true. Null in lists.
+	TermsText *string `protobuf:"bytes,27,opt,name=terms_text,json=termsText,proto3,oneof" json:"terms_text,omitempty"`
+	// The version of the terms. It increases with every change of `termsUrl` and `termsText`.
+	// 0 if the programme never had terms.
+	TermsVersion  int32 `protobuf:"varint,28,opt,name=terms_version,json=termsVersion,proto3" json:"terms_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1085,6 +1159,34 @@ func (x *Program) GetFraudPolicy() FraudPolicy {
 	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
 }
 
+func (x *Program) GetPublicText() string {
+	if x != nil && x.PublicText != nil {
+		return *x.PublicText
+	}
+	return ""
+}
+
+func (x *Program) GetApplicationQuestions() []*ApplicationQuestion {
+	if x != nil {
+		return x.ApplicationQuestions
+	}
+	return nil
+}
+
+func (x *Program) GetTermsText() string {
+	if x != nil && x.TermsText != nil {
+		return *x.TermsText
+	}
+	return ""
+}
+
+func (x *Program) GetTermsVersion() int32 {
+	if x != nil {
+		return x.TermsVersion
+	}
+	return 0
+}
+
 type CreateProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the programme, 1 to 100 characters.
@@ -1134,7 +1236,16 @@ type CreateProgramRequest struct {
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
 	// The fraud policy, which decides what happens if the fraud rules find a conversion
 	// suspicious: `off`, `observe`, `flag` or `block`. Default `flag`.
-	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	FraudPolicy FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	// The text of the public page, at most 5,000 characters: plain text with paragraphs.
+	PublicText *string `protobuf:"bytes,24,opt,name=public_text,json=publicText,proto3,oneof" json:"public_text,omitempty"`
+	// The questions to partners who apply, at most 20. The key and the type of a question that
+	// partners have answered should stay the same, because participants have the answers by
+	// key.
+	ApplicationQuestions []*ApplicationQuestion `protobuf:"bytes,25,rep,name=application_questions,json=applicationQuestions,proto3" json:"application_questions,omitempty"`
+	// The programme's terms as a plain text of at most 20,000 characters. Either this or
+	// `termsUrl` can be set. Partners must accept the terms to join.
+	TermsText     *string `protobuf:"bytes,26,opt,name=terms_text,json=termsText,proto3,oneof" json:"terms_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1295,6 +1406,27 @@ func (x *CreateProgramRequest) GetFraudPolicy() FraudPolicy {
 	return FraudPolicy_FRAUD_POLICY_UNSPECIFIED
 }
 
+func (x *CreateProgramRequest) GetPublicText() string {
+	if x != nil && x.PublicText != nil {
+		return *x.PublicText
+	}
+	return ""
+}
+
+func (x *CreateProgramRequest) GetApplicationQuestions() []*ApplicationQuestion {
+	if x != nil {
+		return x.ApplicationQuestions
+	}
+	return nil
+}
+
+func (x *CreateProgramRequest) GetTermsText() string {
+	if x != nil && x.TermsText != nil {
+		return *x.TermsText
+	}
+	return ""
+}
+
 type UpdateProgramRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -1346,7 +1478,16 @@ type UpdateProgramRequest struct {
 	FraudPolicy FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
 	// The currency of commissions, an ISO 4217 code. It cannot be changed after the
 	// programme has a commission.
-	Currency      *string `protobuf:"bytes,24,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	Currency *string `protobuf:"bytes,24,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// The text of the public page, at most 5,000 characters: plain text with paragraphs.
+	PublicText *string `protobuf:"bytes,25,opt,name=public_text,json=publicText,proto3,oneof" json:"public_text,omitempty"`
+	// The questions to partners who apply, at most 20. The key and the type of a question that
+	// partners have answered should stay the same, because participants have the answers by
+	// key.
+	ApplicationQuestions []*ApplicationQuestion `protobuf:"bytes,26,rep,name=application_questions,json=applicationQuestions,proto3" json:"application_questions,omitempty"`
+	// The programme's terms as a plain text of at most 20,000 characters. Either this or
+	// `termsUrl` can be set. Partners must accept the terms to join.
+	TermsText     *string `protobuf:"bytes,27,opt,name=terms_text,json=termsText,proto3,oneof" json:"terms_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1517,6 +1658,27 @@ func (x *UpdateProgramRequest) GetFraudPolicy() FraudPolicy {
 func (x *UpdateProgramRequest) GetCurrency() string {
 	if x != nil && x.Currency != nil {
 		return *x.Currency
+	}
+	return ""
+}
+
+func (x *UpdateProgramRequest) GetPublicText() string {
+	if x != nil && x.PublicText != nil {
+		return *x.PublicText
+	}
+	return ""
+}
+
+func (x *UpdateProgramRequest) GetApplicationQuestions() []*ApplicationQuestion {
+	if x != nil {
+		return x.ApplicationQuestions
+	}
+	return nil
+}
+
+func (x *UpdateProgramRequest) GetTermsText() string {
+	if x != nil && x.TermsText != nil {
+		return *x.TermsText
 	}
 	return ""
 }
@@ -2536,6 +2698,90 @@ func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{24}
 }
 
+// ApplicationQuestion is a question to partners who apply to a programme.
+type ApplicationQuestion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key of the answer, unique in the programme: 1 to 40 lower-case letters, digits and
+	// underscores, with a letter first.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The question as partners see it, 1 to 200 characters.
+	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
+	// The type of the answer: `text` for one line, `long_text`, `url`, `select` for one of the
+	// options, or `checkbox`.
+	Type QuestionType `protobuf:"varint,3,opt,name=type,proto3,enum=affiliate.v1.QuestionType" json:"type,omitempty"`
+	// Whether an application must have an answer. Default false.
+	Required bool `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
+	// The answers to choose from, 1 to 20 with at most 100 characters each. Only for `select`.
+	Options       []string `protobuf:"bytes,5,rep,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplicationQuestion) Reset() {
+	*x = ApplicationQuestion{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplicationQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplicationQuestion) ProtoMessage() {}
+
+func (x *ApplicationQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplicationQuestion.ProtoReflect.Descriptor instead.
+func (*ApplicationQuestion) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ApplicationQuestion) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ApplicationQuestion) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *ApplicationQuestion) GetType() QuestionType {
+	if x != nil {
+		return x.Type
+	}
+	return QuestionType_QUESTION_TYPE_UNSPECIFIED
+}
+
+func (x *ApplicationQuestion) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
+func (x *ApplicationQuestion) GetOptions() []string {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
 var File_affiliate_v1_program_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_program_proto_rawDesc = "" +
@@ -2611,7 +2857,8 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"percentage\x88\x01\x01\x12?\n" +
 	"\x11flat_amount_cents\x18\x02 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\x0fflatAmountCents\x88\x01\x01B\r\n" +
 	"\v_percentageB\x14\n" +
-	"\x12_flat_amount_cents\"\xef\b\n" +
+	"\x12_flat_amount_cents\"\xd5\n" +
+	"\n" +
 	"\aProgram\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2642,13 +2889,20 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x11signal_precedence\x18\x15 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\x10signalPrecedence\x12(\n" +
 	"\x10min_payout_cents\x18\x16 \x01(\x03R\x0eminPayoutCents\x12(\n" +
 	"\x10payout_term_days\x18\x17 \x01(\x05R\x0epayoutTermDays\x12<\n" +
-	"\ffraud_policy\x18\x18 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\x0e\n" +
+	"\ffraud_policy\x18\x18 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicy\x12$\n" +
+	"\vpublic_text\x18\x19 \x01(\tH\x04R\n" +
+	"publicText\x88\x01\x01\x12V\n" +
+	"\x15application_questions\x18\x1a \x03(\v2!.affiliate.v1.ApplicationQuestionR\x14applicationQuestions\x12\"\n" +
+	"\n" +
+	"terms_text\x18\x1b \x01(\tH\x05R\ttermsText\x88\x01\x01\x12#\n" +
+	"\rterms_version\x18\x1c \x01(\x05R\ftermsVersionB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
 	"\f_landing_urlB\f\n" +
 	"\n" +
-	"_terms_url\"\x90\n" +
-	"\n" +
+	"_terms_urlB\x0e\n" +
+	"\f_public_textB\r\n" +
+	"\v_terms_text\"\xf8\v\n" +
 	"\x14CreateProgramRequest\x12!\n" +
 	"\x04name\x18\x01 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x12F\n" +
 	"\x04slug\x18\x02 \x01(\tB-\xfaB*r(2&^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$H\x00R\x04slug\x88\x01\x01\x123\n" +
@@ -2674,7 +2928,12 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"R\x0eminPayoutCents\x88\x01\x01\x129\n" +
 	"\x10payout_term_days\x18\x16 \x01(\x05B\n" +
 	"\xfaB\a\x1a\x05\x18\xed\x02(\x00H\vR\x0epayoutTermDays\x88\x01\x01\x12<\n" +
-	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicyB\a\n" +
+	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicy\x122\n" +
+	"\vpublic_text\x18\x18 \x01(\tB\f\xfaB\x05r\x03\x18\x88'\xa8\xbb\x18\x01H\fR\n" +
+	"publicText\x88\x01\x01\x12`\n" +
+	"\x15application_questions\x18\x19 \x03(\v2!.affiliate.v1.ApplicationQuestionB\b\xfaB\x05\x92\x01\x02\x10\x14R\x14applicationQuestions\x121\n" +
+	"\n" +
+	"terms_text\x18\x1a \x01(\tB\r\xfaB\x06r\x04\x18\xa0\x9c\x01\xa8\xbb\x18\x01H\rR\ttermsText\x88\x01\x01B\a\n" +
 	"\x05_slugB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
@@ -2688,8 +2947,9 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"_terms_urlB\x13\n" +
 	"\x11_min_payout_centsB\x13\n" +
-	"\x11_payout_term_days\"\xea\n" +
-	"\n" +
+	"\x11_payout_term_daysB\x0e\n" +
+	"\f_public_textB\r\n" +
+	"\v_terms_text\"\xd2\f\n" +
 	"\x14UpdateProgramRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12;\n" +
@@ -2719,7 +2979,12 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\xfaB\a\x1a\x05\x18\xed\x02(\x00H\n" +
 	"R\x0epayoutTermDays\x88\x01\x01\x12<\n" +
 	"\ffraud_policy\x18\x17 \x01(\x0e2\x19.affiliate.v1.FraudPolicyR\vfraudPolicy\x125\n" +
-	"\bcurrency\x18\x18 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\vR\bcurrency\x88\x01\x01B\a\n" +
+	"\bcurrency\x18\x18 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\vR\bcurrency\x88\x01\x01\x122\n" +
+	"\vpublic_text\x18\x19 \x01(\tB\f\xfaB\x05r\x03\x18\x88'\xa8\xbb\x18\x01H\fR\n" +
+	"publicText\x88\x01\x01\x12`\n" +
+	"\x15application_questions\x18\x1a \x03(\v2!.affiliate.v1.ApplicationQuestionB\b\xfaB\x05\x92\x01\x02\x10\x14R\x14applicationQuestions\x121\n" +
+	"\n" +
+	"terms_text\x18\x1b \x01(\tB\r\xfaB\x06r\x04\x18\xa0\x9c\x01\xa8\xbb\x18\x01H\rR\ttermsText\x88\x01\x01B\a\n" +
 	"\x05_slugB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_urlB\x0e\n" +
@@ -2733,7 +2998,9 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"_terms_urlB\x13\n" +
 	"\x11_min_payout_centsB\x13\n" +
 	"\x11_payout_term_daysB\v\n" +
-	"\t_currency\"\xe6\x01\n" +
+	"\t_currencyB\x0e\n" +
+	"\f_public_textB\r\n" +
+	"\v_terms_text\"\xe6\x01\n" +
 	"\x13ListProgramsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x123\n" +
@@ -2834,7 +3101,14 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12\x19\n" +
 	"\bgroup_id\x18\x02 \x01(\tR\agroupId\"\x15\n" +
-	"\x13DeleteGroupResponse*\x9c\x01\n" +
+	"\x13DeleteGroupResponse\"\xcc\x01\n" +
+	"\x13ApplicationQuestion\x12\x19\n" +
+	"\x03key\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(R\x03key\x12\"\n" +
+	"\x05label\x18\x02 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01R\x05label\x12.\n" +
+	"\x04type\x18\x03 \x01(\x0e2\x1a.affiliate.v1.QuestionTypeR\x04type\x12\x1a\n" +
+	"\brequired\x18\x04 \x01(\bR\brequired\x12*\n" +
+	"\aoptions\x18\x05 \x03(\tB\x10\xfaB\r\x92\x01\n" +
+	"\x10\x14\"\x06r\x04\x10\x01\x18dR\aoptions*\x9c\x01\n" +
 	"\rProgramStatus\x12\x1e\n" +
 	"\x1aPROGRAM_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PROGRAM_STATUS_DRAFT\x10\x01\x12\x19\n" +
@@ -2864,7 +3138,14 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x0fNET_BASIS_GROSS\x10\x01\x12\x18\n" +
 	"\x14NET_BASIS_NET_OF_TAX\x10\x02\x12!\n" +
 	"\x1dNET_BASIS_NET_OF_TAX_SHIPPING\x10\x03\x12&\n" +
-	"\"NET_BASIS_NET_OF_TAX_SHIPPING_FEES\x10\x042\xd9\v\n" +
+	"\"NET_BASIS_NET_OF_TAX_SHIPPING_FEES\x10\x04*\xaf\x01\n" +
+	"\fQuestionType\x12\x1d\n" +
+	"\x19QUESTION_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12QUESTION_TYPE_TEXT\x10\x01\x12\x1b\n" +
+	"\x17QUESTION_TYPE_LONG_TEXT\x10\x02\x12\x15\n" +
+	"\x11QUESTION_TYPE_URL\x10\x03\x12\x18\n" +
+	"\x14QUESTION_TYPE_SELECT\x10\x04\x12\x1a\n" +
+	"\x16QUESTION_TYPE_CHECKBOX\x10\x052\xd9\v\n" +
 	"\x0eProgramService\x12g\n" +
 	"\rCreateProgram\x12\".affiliate.v1.CreateProgramRequest\x1a\x15.affiliate.v1.Program\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/programs\x12o\n" +
 	"\fListPrograms\x12!.affiliate.v1.ListProgramsRequest\x1a\".affiliate.v1.ListProgramsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/programs\x12k\n" +
@@ -2893,8 +3174,8 @@ func file_affiliate_v1_program_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_program_proto_rawDescData
 }
 
-var file_affiliate_v1_program_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_affiliate_v1_program_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_affiliate_v1_program_proto_goTypes = []any{
 	(ProgramStatus)(0),               // 0: affiliate.v1.ProgramStatus
 	(AttributionModel)(0),            // 1: affiliate.v1.AttributionModel
@@ -2902,99 +3183,105 @@ var file_affiliate_v1_program_proto_goTypes = []any{
 	(FraudPolicy)(0),                 // 3: affiliate.v1.FraudPolicy
 	(CommissionType)(0),              // 4: affiliate.v1.CommissionType
 	(NetBasis)(0),                    // 5: affiliate.v1.NetBasis
-	(*CommissionRules)(nil),          // 6: affiliate.v1.CommissionRules
-	(*Recurring)(nil),                // 7: affiliate.v1.Recurring
-	(*Tier)(nil),                     // 8: affiliate.v1.Tier
-	(*ProductRate)(nil),              // 9: affiliate.v1.ProductRate
-	(*EventRate)(nil),                // 10: affiliate.v1.EventRate
-	(*CommissionRate)(nil),           // 11: affiliate.v1.CommissionRate
-	(*Program)(nil),                  // 12: affiliate.v1.Program
-	(*CreateProgramRequest)(nil),     // 13: affiliate.v1.CreateProgramRequest
-	(*UpdateProgramRequest)(nil),     // 14: affiliate.v1.UpdateProgramRequest
-	(*ListProgramsRequest)(nil),      // 15: affiliate.v1.ListProgramsRequest
-	(*ListProgramsResponse)(nil),     // 16: affiliate.v1.ListProgramsResponse
-	(*GetProgramRequest)(nil),        // 17: affiliate.v1.GetProgramRequest
-	(*ActivateProgramRequest)(nil),   // 18: affiliate.v1.ActivateProgramRequest
-	(*PauseProgramRequest)(nil),      // 19: affiliate.v1.PauseProgramRequest
-	(*ArchiveProgramRequest)(nil),    // 20: affiliate.v1.ArchiveProgramRequest
-	(*ListProgramRulesRequest)(nil),  // 21: affiliate.v1.ListProgramRulesRequest
-	(*ProgramRules)(nil),             // 22: affiliate.v1.ProgramRules
-	(*ListProgramRulesResponse)(nil), // 23: affiliate.v1.ListProgramRulesResponse
-	(*Group)(nil),                    // 24: affiliate.v1.Group
-	(*ListGroupsRequest)(nil),        // 25: affiliate.v1.ListGroupsRequest
-	(*ListGroupsResponse)(nil),       // 26: affiliate.v1.ListGroupsResponse
-	(*CreateGroupRequest)(nil),       // 27: affiliate.v1.CreateGroupRequest
-	(*UpdateGroupRequest)(nil),       // 28: affiliate.v1.UpdateGroupRequest
-	(*DeleteGroupRequest)(nil),       // 29: affiliate.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),      // 30: affiliate.v1.DeleteGroupResponse
-	(EventType)(0),                   // 31: affiliate.v1.EventType
-	(Mode)(0),                        // 32: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil),    // 33: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 34: google.protobuf.FieldMask
+	(QuestionType)(0),                // 6: affiliate.v1.QuestionType
+	(*CommissionRules)(nil),          // 7: affiliate.v1.CommissionRules
+	(*Recurring)(nil),                // 8: affiliate.v1.Recurring
+	(*Tier)(nil),                     // 9: affiliate.v1.Tier
+	(*ProductRate)(nil),              // 10: affiliate.v1.ProductRate
+	(*EventRate)(nil),                // 11: affiliate.v1.EventRate
+	(*CommissionRate)(nil),           // 12: affiliate.v1.CommissionRate
+	(*Program)(nil),                  // 13: affiliate.v1.Program
+	(*CreateProgramRequest)(nil),     // 14: affiliate.v1.CreateProgramRequest
+	(*UpdateProgramRequest)(nil),     // 15: affiliate.v1.UpdateProgramRequest
+	(*ListProgramsRequest)(nil),      // 16: affiliate.v1.ListProgramsRequest
+	(*ListProgramsResponse)(nil),     // 17: affiliate.v1.ListProgramsResponse
+	(*GetProgramRequest)(nil),        // 18: affiliate.v1.GetProgramRequest
+	(*ActivateProgramRequest)(nil),   // 19: affiliate.v1.ActivateProgramRequest
+	(*PauseProgramRequest)(nil),      // 20: affiliate.v1.PauseProgramRequest
+	(*ArchiveProgramRequest)(nil),    // 21: affiliate.v1.ArchiveProgramRequest
+	(*ListProgramRulesRequest)(nil),  // 22: affiliate.v1.ListProgramRulesRequest
+	(*ProgramRules)(nil),             // 23: affiliate.v1.ProgramRules
+	(*ListProgramRulesResponse)(nil), // 24: affiliate.v1.ListProgramRulesResponse
+	(*Group)(nil),                    // 25: affiliate.v1.Group
+	(*ListGroupsRequest)(nil),        // 26: affiliate.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),       // 27: affiliate.v1.ListGroupsResponse
+	(*CreateGroupRequest)(nil),       // 28: affiliate.v1.CreateGroupRequest
+	(*UpdateGroupRequest)(nil),       // 29: affiliate.v1.UpdateGroupRequest
+	(*DeleteGroupRequest)(nil),       // 30: affiliate.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),      // 31: affiliate.v1.DeleteGroupResponse
+	(*ApplicationQuestion)(nil),      // 32: affiliate.v1.ApplicationQuestion
+	(EventType)(0),                   // 33: affiliate.v1.EventType
+	(Mode)(0),                        // 34: affiliate.v1.Mode
+	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 36: google.protobuf.FieldMask
 }
 var file_affiliate_v1_program_proto_depIdxs = []int32{
 	4,  // 0: affiliate.v1.CommissionRules.commission_type:type_name -> affiliate.v1.CommissionType
 	5,  // 1: affiliate.v1.CommissionRules.net_basis:type_name -> affiliate.v1.NetBasis
-	7,  // 2: affiliate.v1.CommissionRules.recurring:type_name -> affiliate.v1.Recurring
-	8,  // 3: affiliate.v1.CommissionRules.tiers:type_name -> affiliate.v1.Tier
-	9,  // 4: affiliate.v1.CommissionRules.products:type_name -> affiliate.v1.ProductRate
-	10, // 5: affiliate.v1.CommissionRules.events:type_name -> affiliate.v1.EventRate
-	31, // 6: affiliate.v1.EventRate.event_type:type_name -> affiliate.v1.EventType
+	8,  // 2: affiliate.v1.CommissionRules.recurring:type_name -> affiliate.v1.Recurring
+	9,  // 3: affiliate.v1.CommissionRules.tiers:type_name -> affiliate.v1.Tier
+	10, // 4: affiliate.v1.CommissionRules.products:type_name -> affiliate.v1.ProductRate
+	11, // 5: affiliate.v1.CommissionRules.events:type_name -> affiliate.v1.EventRate
+	33, // 6: affiliate.v1.EventRate.event_type:type_name -> affiliate.v1.EventType
 	0,  // 7: affiliate.v1.Program.status:type_name -> affiliate.v1.ProgramStatus
-	32, // 8: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
+	34, // 8: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
 	1,  // 9: affiliate.v1.Program.attribution_model:type_name -> affiliate.v1.AttributionModel
-	6,  // 10: affiliate.v1.Program.commission_rules:type_name -> affiliate.v1.CommissionRules
-	33, // 11: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
-	33, // 12: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
+	7,  // 10: affiliate.v1.Program.commission_rules:type_name -> affiliate.v1.CommissionRules
+	35, // 11: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
+	35, // 12: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
 	2,  // 13: affiliate.v1.Program.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
 	3,  // 14: affiliate.v1.Program.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	1,  // 15: affiliate.v1.CreateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
-	6,  // 16: affiliate.v1.CreateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
-	2,  // 17: affiliate.v1.CreateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
-	3,  // 18: affiliate.v1.CreateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	34, // 19: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 20: affiliate.v1.UpdateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
-	6,  // 21: affiliate.v1.UpdateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
-	2,  // 22: affiliate.v1.UpdateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
-	3,  // 23: affiliate.v1.UpdateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	0,  // 24: affiliate.v1.ListProgramsRequest.status:type_name -> affiliate.v1.ProgramStatus
-	12, // 25: affiliate.v1.ListProgramsResponse.data:type_name -> affiliate.v1.Program
-	6,  // 26: affiliate.v1.ProgramRules.rules:type_name -> affiliate.v1.CommissionRules
-	33, // 27: affiliate.v1.ProgramRules.at:type_name -> google.protobuf.Timestamp
-	22, // 28: affiliate.v1.ListProgramRulesResponse.data:type_name -> affiliate.v1.ProgramRules
-	33, // 29: affiliate.v1.Group.created_at:type_name -> google.protobuf.Timestamp
-	33, // 30: affiliate.v1.Group.updated_at:type_name -> google.protobuf.Timestamp
-	24, // 31: affiliate.v1.ListGroupsResponse.data:type_name -> affiliate.v1.Group
-	34, // 32: affiliate.v1.UpdateGroupRequest.update_mask:type_name -> google.protobuf.FieldMask
-	13, // 33: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
-	15, // 34: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
-	17, // 35: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
-	14, // 36: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
-	18, // 37: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
-	19, // 38: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
-	20, // 39: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
-	21, // 40: affiliate.v1.ProgramService.ListProgramRules:input_type -> affiliate.v1.ListProgramRulesRequest
-	25, // 41: affiliate.v1.ProgramService.ListGroups:input_type -> affiliate.v1.ListGroupsRequest
-	27, // 42: affiliate.v1.ProgramService.CreateGroup:input_type -> affiliate.v1.CreateGroupRequest
-	28, // 43: affiliate.v1.ProgramService.UpdateGroup:input_type -> affiliate.v1.UpdateGroupRequest
-	29, // 44: affiliate.v1.ProgramService.DeleteGroup:input_type -> affiliate.v1.DeleteGroupRequest
-	12, // 45: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
-	16, // 46: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
-	12, // 47: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
-	12, // 48: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
-	12, // 49: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
-	12, // 50: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
-	12, // 51: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
-	23, // 52: affiliate.v1.ProgramService.ListProgramRules:output_type -> affiliate.v1.ListProgramRulesResponse
-	26, // 53: affiliate.v1.ProgramService.ListGroups:output_type -> affiliate.v1.ListGroupsResponse
-	24, // 54: affiliate.v1.ProgramService.CreateGroup:output_type -> affiliate.v1.Group
-	24, // 55: affiliate.v1.ProgramService.UpdateGroup:output_type -> affiliate.v1.Group
-	30, // 56: affiliate.v1.ProgramService.DeleteGroup:output_type -> affiliate.v1.DeleteGroupResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	32, // 15: affiliate.v1.Program.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	1,  // 16: affiliate.v1.CreateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
+	7,  // 17: affiliate.v1.CreateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
+	2,  // 18: affiliate.v1.CreateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
+	3,  // 19: affiliate.v1.CreateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
+	32, // 20: affiliate.v1.CreateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	36, // 21: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 22: affiliate.v1.UpdateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
+	7,  // 23: affiliate.v1.UpdateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
+	2,  // 24: affiliate.v1.UpdateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
+	3,  // 25: affiliate.v1.UpdateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
+	32, // 26: affiliate.v1.UpdateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	0,  // 27: affiliate.v1.ListProgramsRequest.status:type_name -> affiliate.v1.ProgramStatus
+	13, // 28: affiliate.v1.ListProgramsResponse.data:type_name -> affiliate.v1.Program
+	7,  // 29: affiliate.v1.ProgramRules.rules:type_name -> affiliate.v1.CommissionRules
+	35, // 30: affiliate.v1.ProgramRules.at:type_name -> google.protobuf.Timestamp
+	23, // 31: affiliate.v1.ListProgramRulesResponse.data:type_name -> affiliate.v1.ProgramRules
+	35, // 32: affiliate.v1.Group.created_at:type_name -> google.protobuf.Timestamp
+	35, // 33: affiliate.v1.Group.updated_at:type_name -> google.protobuf.Timestamp
+	25, // 34: affiliate.v1.ListGroupsResponse.data:type_name -> affiliate.v1.Group
+	36, // 35: affiliate.v1.UpdateGroupRequest.update_mask:type_name -> google.protobuf.FieldMask
+	6,  // 36: affiliate.v1.ApplicationQuestion.type:type_name -> affiliate.v1.QuestionType
+	14, // 37: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
+	16, // 38: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
+	18, // 39: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
+	15, // 40: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
+	19, // 41: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
+	20, // 42: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
+	21, // 43: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
+	22, // 44: affiliate.v1.ProgramService.ListProgramRules:input_type -> affiliate.v1.ListProgramRulesRequest
+	26, // 45: affiliate.v1.ProgramService.ListGroups:input_type -> affiliate.v1.ListGroupsRequest
+	28, // 46: affiliate.v1.ProgramService.CreateGroup:input_type -> affiliate.v1.CreateGroupRequest
+	29, // 47: affiliate.v1.ProgramService.UpdateGroup:input_type -> affiliate.v1.UpdateGroupRequest
+	30, // 48: affiliate.v1.ProgramService.DeleteGroup:input_type -> affiliate.v1.DeleteGroupRequest
+	13, // 49: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
+	17, // 50: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
+	13, // 51: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
+	13, // 52: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
+	13, // 53: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
+	13, // 54: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
+	13, // 55: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
+	24, // 56: affiliate.v1.ProgramService.ListProgramRules:output_type -> affiliate.v1.ListProgramRulesResponse
+	27, // 57: affiliate.v1.ProgramService.ListGroups:output_type -> affiliate.v1.ListGroupsResponse
+	25, // 58: affiliate.v1.ProgramService.CreateGroup:output_type -> affiliate.v1.Group
+	25, // 59: affiliate.v1.ProgramService.UpdateGroup:output_type -> affiliate.v1.Group
+	31, // 60: affiliate.v1.ProgramService.DeleteGroup:output_type -> affiliate.v1.DeleteGroupResponse
+	49, // [49:61] is the sub-list for method output_type
+	37, // [37:49] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_program_proto_init() }
@@ -3025,8 +3312,8 @@ func file_affiliate_v1_program_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_program_proto_rawDesc), len(file_affiliate_v1_program_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   25,
+			NumEnums:      7,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1227,6 +1227,42 @@ func (m *Program) validate(all bool) error {
 
 	// no validation rules for FraudPolicy
 
+	for idx, item := range m.GetApplicationQuestions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ProgramValidationError{
+					field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for TermsVersion
+
 	if m.Description != nil {
 		// no validation rules for Description
 	}
@@ -1241,6 +1277,14 @@ func (m *Program) validate(all bool) error {
 
 	if m.TermsUrl != nil {
 		// no validation rules for TermsUrl
+	}
+
+	if m.PublicText != nil {
+		// no validation rules for PublicText
+	}
+
+	if m.TermsText != nil {
+		// no validation rules for TermsText
 	}
 
 	if len(errors) > 0 {
@@ -1415,6 +1459,51 @@ func (m *CreateProgramRequest) validate(all bool) error {
 
 	// no validation rules for FraudPolicy
 
+	if len(m.GetApplicationQuestions()) > 20 {
+		err := CreateProgramRequestValidationError{
+			field:  "ApplicationQuestions",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetApplicationQuestions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, CreateProgramRequestValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, CreateProgramRequestValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return CreateProgramRequestValidationError{
+					field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
 	if m.Slug != nil {
 
 		if !_CreateProgramRequest_Slug_Pattern.MatchString(m.GetSlug()) {
@@ -1564,6 +1653,36 @@ func (m *CreateProgramRequest) validate(all bool) error {
 			err := CreateProgramRequestValidationError{
 				field:  "PayoutTermDays",
 				reason: "value must be inside range [0, 365]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PublicText != nil {
+
+		if utf8.RuneCountInString(m.GetPublicText()) > 5000 {
+			err := CreateProgramRequestValidationError{
+				field:  "PublicText",
+				reason: "value length must be at most 5000 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.TermsText != nil {
+
+		if utf8.RuneCountInString(m.GetTermsText()) > 20000 {
+			err := CreateProgramRequestValidationError{
+				field:  "TermsText",
+				reason: "value length must be at most 20000 runes",
 			}
 			if !all {
 				return err
@@ -1785,6 +1904,51 @@ func (m *UpdateProgramRequest) validate(all bool) error {
 
 	// no validation rules for FraudPolicy
 
+	if len(m.GetApplicationQuestions()) > 20 {
+		err := UpdateProgramRequestValidationError{
+			field:  "ApplicationQuestions",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetApplicationQuestions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, UpdateProgramRequestValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, UpdateProgramRequestValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return UpdateProgramRequestValidationError{
+					field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
 	if m.Slug != nil {
 
 		if !_UpdateProgramRequest_Slug_Pattern.MatchString(m.GetSlug()) {
@@ -1934,6 +2098,36 @@ func (m *UpdateProgramRequest) validate(all bool) error {
 			err := UpdateProgramRequestValidationError{
 				field:  "Currency",
 				reason: "value does not match regex pattern \"^[A-Za-z]{3}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PublicText != nil {
+
+		if utf8.RuneCountInString(m.GetPublicText()) > 5000 {
+			err := UpdateProgramRequestValidationError{
+				field:  "PublicText",
+				reason: "value length must be at most 5000 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.TermsText != nil {
+
+		if utf8.RuneCountInString(m.GetTermsText()) > 20000 {
+			err := UpdateProgramRequestValidationError{
+				field:  "TermsText",
+				reason: "value length must be at most 20000 runes",
 			}
 			if !all {
 				return err
@@ -4149,3 +4343,158 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = DeleteGroupResponseValidationError{}
+
+// Validate checks the field values on ApplicationQuestion with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ApplicationQuestion) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ApplicationQuestion with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ApplicationQuestionMultiError, or nil if none found.
+func (m *ApplicationQuestion) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ApplicationQuestion) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if utf8.RuneCountInString(m.GetKey()) > 40 {
+		err := ApplicationQuestionValidationError{
+			field:  "Key",
+			reason: "value length must be at most 40 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if utf8.RuneCountInString(m.GetLabel()) > 200 {
+		err := ApplicationQuestionValidationError{
+			field:  "Label",
+			reason: "value length must be at most 200 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	// no validation rules for Type
+
+	// no validation rules for Required
+
+	if len(m.GetOptions()) > 20 {
+		err := ApplicationQuestionValidationError{
+			field:  "Options",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetOptions() {
+		_, _ = idx, item
+
+		if l := utf8.RuneCountInString(item); l < 1 || l > 100 {
+			err := ApplicationQuestionValidationError{
+				field:  fmt.Sprintf("Options[%v]", idx),
+				reason: "value length must be between 1 and 100 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ApplicationQuestionMultiError(errors)
+	}
+
+	return nil
+}
+
+// ApplicationQuestionMultiError is an error wrapping multiple validation
+// errors returned by ApplicationQuestion.ValidateAll() if the designated
+// constraints aren't met.
+type ApplicationQuestionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ApplicationQuestionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ApplicationQuestionMultiError) AllErrors() []error { return m }
+
+// ApplicationQuestionValidationError is the validation error returned by
+// ApplicationQuestion.Validate if the designated constraints aren't met.
+type ApplicationQuestionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ApplicationQuestionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ApplicationQuestionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ApplicationQuestionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ApplicationQuestionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ApplicationQuestionValidationError) ErrorName() string {
+	return "ApplicationQuestionValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ApplicationQuestionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sApplicationQuestion.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ApplicationQuestionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ApplicationQuestionValidationError{}

@@ -171,7 +171,8 @@ var queries = map[Level]map[Part]query{
 		},
 		PartPrograms: {
 			from: "programs t", columns: "id mode name slug description status website_url allowed_domains landing_url currency attribution_window_days" +
-				" attribution_model signal_precedence link_param auto_approve_partners is_public rules rules_version terms_url min_payout_cents" +
+				" attribution_model signal_precedence link_param auto_approve_partners is_public rules rules_version public_text application_questions" +
+				" terms_url terms_text terms_version min_payout_cents" +
 				" payout_term_days fraud_policy fraud_settings created_at updated_at",
 			where: ofWorkspace, order: byID,
 		},
@@ -254,13 +255,13 @@ const buyer = `case when t.customer_ref is not null then 'customer-' || encode(s
 var (
 	participants = query{
 		from: "participants t", columns: "id workspace_id program_id mode partner_name partner_email status referral_code application_answers" +
-			" terms_accepted_at applied_at approved_at rejected_at suspended_at erased_at created_at updated_at partner_consent",
+			" terms_accepted_at terms_version applied_at approved_at rejected_at suspended_at erased_at created_at updated_at partner_consent",
 		internal: "group_id override_rate_bps override_flat_amount_cents tags note rejection_reason suspension_reason external_id",
 		more:     "case when @for_partner or t.partner_consent is null then t.partner_id end as partner_id", where: ofWorkspace, order: byID,
 	}
 	consents = query{
 		from: "participants t join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id", columns: "workspace_id program_id mode",
-		more:  "t.id as participant_id, 'programme_terms' as type, p.terms_url, t.terms_accepted_at as accepted_at",
+		more:  "t.id as participant_id, 'programme_terms' as type, p.terms_url, t.terms_version, t.terms_accepted_at as accepted_at",
 		where: ofWorkspace + " and t.terms_accepted_at is not null", order: byID,
 	}
 	links = query{

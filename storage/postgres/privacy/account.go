@@ -157,6 +157,7 @@ var eraseWorkspace = []string{
 		where workspace_id = @workspace and mode in ('test', 'live')`,
 	`update programs set name = 'erased-' || right(id::text, 8), slug = 'erased-' || replace(id::text, '-', ''), description = null,
 		status = 'archived', website_url = null, allowed_domains = '{}', landing_url = null, is_public = false, terms_url = null,
+		public_text = null, application_questions = '[]', terms_text = null,
 		fraud_settings = '{}', version = version + 1, updated_at = @at
 		where workspace_id = @workspace and mode in ('test', 'live')`,
 	`update groups set name = 'erased-' || replace(id::text, '-', ''), version = version + 1, updated_at = @at where workspace_id = @workspace`,

@@ -8,10 +8,10 @@ var programmes = Area{
 	Tables: []Table{
 		table("programs", "An affiliate programme of a merchant.", unlimited,
 			merchantText("name slug", "name of the programme", Pseudonym),
-			merchantText("description website_url landing_url terms_url", "description, web site and terms of the programme", Null),
-			merchantText("allowed_domains", "domains of the programme", Emptied),
+			merchantText("description website_url landing_url terms_url public_text terms_text", "description, public text, web site and terms of the programme", Null),
+			merchantText("allowed_domains application_questions", "domains of the programme, questions to partners who apply", Emptied),
 			business("workspace_id id mode status currency attribution_window_days attribution_model link_param auto_approve_partners is_public rules"),
-			business("rules_version version created_at updated_at signal_precedence min_payout_cents payout_term_days fraud_policy fraud_settings fraud_updated_at"),
+			business("rules_version version created_at updated_at signal_precedence min_payout_cents payout_term_days fraud_policy fraud_settings fraud_updated_at terms_version"),
 		),
 		table("program_rules", "A version of the commission rules of a programme. Rows are only added.", unlimited,
 			ids(member, "by", "id of the member who set the rules"),
@@ -45,7 +45,7 @@ var participations = Area{
 			personal(partner, "application_answers tags", "answers of the application, tags of the merchant", participation(Emptied)),
 			personal(partner, "note rejection_reason suspension_reason", "note of the merchant, reasons of a rejection or suspension", participation(Null)),
 			personal(partner, "external_id", "id of the partner in the merchant's own systems", participation(Null)),
-			business("workspace_id program_id mode status partner_consent terms_accepted_at applied_at approved_at rejected_at suspended_at erased_at version"),
+			business("workspace_id program_id mode status partner_consent terms_accepted_at terms_version applied_at approved_at rejected_at suspended_at erased_at version"),
 			business("created_at updated_at group_id override_rate_bps override_flat_amount_cents"),
 		),
 		// The erasure of a participant concerns the invitations to the address of the
