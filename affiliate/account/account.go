@@ -43,11 +43,14 @@ type User struct {
 	Unclaimed bool
 }
 
-// Locale is a language of the apps, "en" or "de".
+// Locale is a language of the apps.
 type Locale string
 
-// DefaultLocale is the language of a user who has not chosen one.
-const DefaultLocale Locale = "en"
+// The languages. A user who has not chosen one, and a workspace, have English.
+const (
+	English Locale = "en"
+	German  Locale = "de"
+)
 
 // Member is a user's membership in a workspace.
 type Member struct {

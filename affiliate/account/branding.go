@@ -31,15 +31,6 @@ type Branding struct {
 	UpdatedAt    time.Time
 }
 
-// Locale is a language of the public pages.
-type Locale string
-
-// The languages.
-const (
-	English Locale = "en"
-	German  Locale = "de"
-)
-
 // Logo is the logo of a workspace, a row of the table workspace_logos.
 type Logo struct {
 	Workspace affiliate.WorkspaceID `db:"workspace_id"`

@@ -237,7 +237,7 @@ func userToProto(holder account.Account) *affiliatev1.User {
 		SecondFactor:  holder.SecondFactor,
 		Name:          holder.Name,
 		Country:       holder.Country,
-		Locale:        string(cmp.Or(holder.Locale, account.DefaultLocale)),
+		Locale:        string(cmp.Or(holder.Locale, account.English)),
 		CreatedAt:     server.Timestamp(holder.CreatedAt),
 	}
 	if holder.Member != nil {

@@ -95,7 +95,7 @@ func profileToProto(p partner.Profile) *affiliatev1.PartnerProfile {
 		CompanyName:  p.CompanyName,
 		WebsiteUrl:   p.WebsiteURL,
 		PayoutMethod: payoutMethodToProto(p.Payout),
-		Locale:       string(cmp.Or(p.Locale, account.DefaultLocale)),
+		Locale:       string(cmp.Or(p.Locale, account.English)),
 		CreatedAt:    server.Timestamp(p.CreatedAt),
 	}
 }

@@ -2535,6 +2535,8 @@ export interface components {
                     fraud_policy: "off" | "observe" | "flag" | "block";
                     /** @description Terms that a partner accepts when applying; null if not set. */
                     terms_url: string | null;
+                    /** @description Increases by one with every change of the terms, which are a text or terms_url. */
+                    terms_version: number;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -2561,6 +2563,7 @@ export interface components {
                     payout_term_days?: components["schemas"]["program.updated"]["data"]["object"]["payout_term_days"];
                     fraud_policy?: components["schemas"]["program.updated"]["data"]["object"]["fraud_policy"];
                     terms_url?: components["schemas"]["program.updated"]["data"]["object"]["terms_url"];
+                    terms_version?: components["schemas"]["program.updated"]["data"]["object"]["terms_version"];
                     version?: components["schemas"]["program.updated"]["data"]["object"]["version"];
                 };
             };

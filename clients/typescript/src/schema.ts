@@ -2742,6 +2742,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partner/conversions/lookup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lookup a partner conversion
+         * @description Answers the question "Where is my sale?". It finds sales by the
+         *     merchant's number of the order, or the sales of a day, and says for each whether it is
+         *     credited to the partner, and why.
+         *
+         *     It only finds sales that concern the partner: sales that are or were credited to the
+         *     partner, and sales whose report led to a click, a promo code or a customer of the
+         *     partner. A sale of others is not distinguished from a sale that the merchant has not
+         *     reported: both give an empty list with the same explanation. So the numbers of orders,
+         *     which are often consecutive, can be tried without learning anything about other
+         *     partners, buyers or the merchant's business, and the general rate limit is sufficient.
+         *     The response has no amounts and no number of an order, and it names no other partner, click or
+         *     promo code.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["lookupPartnerConversion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/export": {
         parameters: {
             query?: never;
@@ -2790,6 +2825,7 @@ export interface paths {
          *       - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
          *         mode, or the programme is not active.
          *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
          *       - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
          *       - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
          *         workspace and mode.
@@ -3306,6 +3342,7 @@ export interface paths {
          *       - NOT_FOUND: the partner does not take part in the programme, or it is not active.
          *       - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
          *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -3336,7 +3373,9 @@ export interface paths {
          *     Errors:
          *       - NOT_FOUND: the programme does not exist, is not active, or is not open to the
          *         partner.
-         *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - VALIDATION_ERROR: the programme has terms and they were not accepted, or the answer
+         *         to a question is missing or invalid.
+         *       - TERMS_CHANGED: `termsVersion` is not the current version of the terms.
          *       - APPLICATION_DUPLICATE: the partner has applied to this programme before.
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
          *         mode.
@@ -5980,6 +6019,13 @@ export interface components {
              *     has terms.
              */
             acceptTerms?: boolean | null;
+            /**
+             * Format: int32
+             * @description The version of the terms that the partner has seen, `termsVersion` of the programme. If
+             *     it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+             *     accepts the current version.
+             */
+            termsVersion?: number | null;
         };
         AcceptParticipationRequest: {
             /**
@@ -5987,6 +6033,13 @@ export interface components {
              *     has terms.
              */
             acceptTerms?: boolean | null;
+            /**
+             * Format: int32
+             * @description The version of the terms that the partner has seen, `termsVersion` of the programme. If
+             *     it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+             *     accepts the current version.
+             */
+            termsVersion?: number | null;
         };
         /** @description AccountSession is a session of an account: a login that has not ended. */
         AccountSession: {
@@ -6344,6 +6397,46 @@ export interface components {
             /** @description The id of the public key, with which it can be rolled. */
             publicKeyId: string;
         };
+        /** @description ApplicationQuestion is a question to partners who apply to a programme. */
+        ApplicationQuestion: {
+            /**
+             * @description The key of the answer, unique in the programme: 1 to 40 lower-case letters, digits and
+             *     underscores, with a letter first.
+             */
+            key: string;
+            /** @description The question as partners see it, 1 to 200 characters. */
+            label: string;
+            /**
+             * @description The type of the answer: `text` for one line, `long_text`, `url`, `select` for one of the
+             *     options, or `checkbox`.
+             * @enum {string|null}
+             */
+            type: "text" | "long_text" | "url" | "select" | "checkbox" | null;
+            /** @description Whether an application must have an answer. Default false. */
+            required: boolean;
+            /** @description The answers to choose from, 1 to 20 with at most 100 characters each. Only for `select`. */
+            options: string[];
+        };
+        /** @description ApplicationQuestion is a question to partners who apply to a programme. */
+        ApplicationQuestionInput: {
+            /**
+             * @description The key of the answer, unique in the programme: 1 to 40 lower-case letters, digits and
+             *     underscores, with a letter first.
+             */
+            key?: string | null;
+            /** @description The question as partners see it, 1 to 200 characters. */
+            label?: string | null;
+            /**
+             * @description The type of the answer: `text` for one line, `long_text`, `url`, `select` for one of the
+             *     options, or `checkbox`.
+             * @enum {string|null}
+             */
+            type?: "text" | "long_text" | "url" | "select" | "checkbox" | null;
+            /** @description Whether an application must have an answer. Default false. */
+            required?: boolean | null;
+            /** @description The answers to choose from, 1 to 20 with at most 100 characters each. Only for `select`. */
+            options?: string[] | null;
+        };
         ApplyRequest: {
             /**
              * @description The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
@@ -6351,8 +6444,9 @@ export interface components {
              */
             referralCode?: string | null;
             /**
-             * @description Answers to the programme's questions: at most 50, with up to 200 characters in a
-             *     question and 2,000 in an answer.
+             * @description Answers to the programme's questions by their keys, each of at most 2,000 characters.
+             *     The answer to a checkbox is `true` or `false`. If the programme has no questions, every
+             *     key of 1 to 200 characters is accepted. At most 50 answers.
              */
             answers?: {
                 [key: string]: string;
@@ -6362,6 +6456,13 @@ export interface components {
              *     has terms.
              */
             acceptTerms?: boolean | null;
+            /**
+             * Format: int32
+             * @description The version of the terms that the partner has seen, `termsVersion` of the programme. If
+             *     it is not the current version, the response is TERMS_CHANGED. Without it, the partner
+             *     accepts the current version.
+             */
+            termsVersion?: number | null;
         };
         ApproveCommissionEarlyRequest: {
             /**
@@ -8016,6 +8117,19 @@ export interface components {
              * @enum {string|null}
              */
             fraudPolicy?: "off" | "observe" | "flag" | "block" | null;
+            /** @description The text of the public page, at most 5,000 characters: plain text with paragraphs. */
+            publicText?: string | null;
+            /**
+             * @description The questions to partners who apply, at most 20. The key and the type of a question that
+             *     partners have answered should stay the same, because participants have the answers by
+             *     key.
+             */
+            applicationQuestions?: components["schemas"]["ApplicationQuestionInput"][] | null;
+            /**
+             * @description The programme's terms as a plain text of at most 20,000 characters. Either this or
+             *     `termsUrl` can be set. Partners must accept the terms to join.
+             */
+            termsText?: string | null;
         };
         CreatePromoCodeRequest: {
             /** Format: uuid */
@@ -8782,7 +8896,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "EXTERNAL_ID_TAKEN" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED" | "DISPUTE_DUPLICATE" | "DISPUTE_EXCEEDS_AMOUNT";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "EXTERNAL_ID_TAKEN" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED" | "DISPUTE_DUPLICATE" | "DISPUTE_EXCEEDS_AMOUNT" | "TERMS_CHANGED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
@@ -10199,7 +10313,10 @@ export interface components {
              *     participant is approved.
              */
             referralCode: string;
-            /** @description The partner's answers to the programme's questions. */
+            /**
+             * @description The partner's answers to the programme's questions, by the keys of the questions at the
+             *     time of the application.
+             */
             applicationAnswers: {
                 [key: string]: string;
             };
@@ -10293,6 +10410,12 @@ export interface components {
              * @enum {string|null}
              */
             partnerConsent: "awaited" | "declined" | null;
+            /**
+             * Format: int32
+             * @description The version of the programme's terms that the partner accepted at `termsAcceptedAt`.
+             *     Null if the partner accepted none.
+             */
+            termsVersion: number | null;
         };
         /** @description ParticipantBalance is the balance of a participant in one currency. */
         ParticipantBalance: {
@@ -10534,6 +10657,41 @@ export interface components {
             /** @description The referral code of the link. Null if no link led to the conversion. */
             linkCode: string | null;
         };
+        PartnerConversionLookup: {
+            /** @description The sales, newest first, at most 100. */
+            data: components["schemas"]["PartnerConversionMatch"][];
+            /** @description What an empty list means. Null if there are sales. */
+            explanation: string | null;
+        };
+        /** @description PartnerConversionMatch is a sale that concerns the partner. */
+        PartnerConversionMatch: {
+            /** @enum {string|null} */
+            result: "credited" | "no_commission" | "not_credited" | null;
+            /**
+             * @description Null if the sale is credited to the partner.
+             * @enum {string|null}
+             */
+            reason: "click_expired" | "click_after_sale" | "promo_code_inactive" | "program_inactive" | "customer_referred_before" | "outranked" | "reassigned" | null;
+            /** @description Why the sale is credited to the partner or not, in sentences. */
+            explanation: string;
+            /** @description The programme in which the partner takes part. */
+            programId: string;
+            programName: string;
+            /** @enum {string|null} */
+            eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
+            /**
+             * Format: date-time
+             * @description The time of the sale.
+             */
+            occurredAt: string | null;
+            /** @description The partner's commission of the sale. Null if nothing was earned. */
+            commissionId: string | null;
+            /**
+             * @description The status of the commission. Null if nothing was earned.
+             * @enum {string|null}
+             */
+            commissionStatus: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
+        };
         /** @description PartnerLedgerEntry is a ledger entry as the partner sees it. */
         PartnerLedgerEntry: {
             id: string;
@@ -10774,6 +10932,21 @@ export interface components {
             participation: components["schemas"]["Participation"] | null;
             /** Format: date-time */
             createdAt: string | null;
+            /** @description The text of the public page: plain text with paragraphs. Null in lists. */
+            publicText: string | null;
+            /** @description The questions to partners who apply. Empty in lists. */
+            applicationQuestions: components["schemas"]["ApplicationQuestion"][];
+            /**
+             * @description The programme's terms as a plain text, instead of `termsUrl`. If it is set, an
+             *     application must have `acceptTerms` true. Null in lists.
+             */
+            termsText: string | null;
+            /**
+             * Format: int32
+             * @description The version of the terms. It increases with every change of `termsUrl` and `termsText`.
+             *     0 if the programme never had terms.
+             */
+            termsVersion: number;
         };
         /** @description Payout is an amount that is paid to one participant in one currency. */
         Payout: {
@@ -11341,6 +11514,21 @@ export interface components {
              * @enum {string|null}
              */
             fraudPolicy: "off" | "observe" | "flag" | "block" | null;
+            /** @description The text of the public page: plain text with paragraphs. Null in lists. */
+            publicText: string | null;
+            /** @description The questions to partners who apply. Empty in lists. */
+            applicationQuestions: components["schemas"]["ApplicationQuestion"][];
+            /**
+             * @description The programme's terms as a plain text, instead of `termsUrl`. If it is set, an
+             *     application must have `acceptTerms` true. Null in lists.
+             */
+            termsText: string | null;
+            /**
+             * Format: int32
+             * @description The version of the terms. It increases with every change of `termsUrl` and `termsText`.
+             *     0 if the programme never had terms.
+             */
+            termsVersion: number;
         };
         /** @description ProgramFraudPolicy is the fraud policy of a programme. */
         ProgramFraudPolicy: {
@@ -12459,6 +12647,19 @@ export interface components {
              *     programme has a commission.
              */
             currency?: string | null;
+            /** @description The text of the public page, at most 5,000 characters: plain text with paragraphs. */
+            publicText?: string | null;
+            /**
+             * @description The questions to partners who apply, at most 20. The key and the type of a question that
+             *     partners have answered should stay the same, because participants have the answers by
+             *     key.
+             */
+            applicationQuestions?: components["schemas"]["ApplicationQuestionInput"][] | null;
+            /**
+             * @description The programme's terms as a plain text of at most 20,000 characters. Either this or
+             *     `termsUrl` can be set. Partners must accept the terms to join.
+             */
+            termsText?: string | null;
         };
         UpdatePromoCodeRequest: {
             /** @description False deactivates the code, true activates it again. */
@@ -22943,6 +23144,53 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    lookupPartnerConversion: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The merchant's number of the order or transaction, as the merchant reports it. Either it
+                 *     or `date` must be given.
+                 */
+                externalTransactionId?: string;
+                /**
+                 * @description The day (`YYYY-MM-DD`) on which the merchant reported the sale, normally the day of the
+                 *     sale. `programId` is then required. The search finds sales whose first click, promo code
+                 *     or customer belongs to the programme. Of a day with more than 5,000 sales in the
+                 *     programme, it finds those among the newest 5,000.
+                 */
+                date?: string;
+                /** @description Only sales that concern the partner's participation in this programme. */
+                programId?: string;
+                /** @description The IANA time zone of `date`, for example `Europe/Berlin`. Default UTC. */
+                timezone?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartnerConversionLookup"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];

@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -140,6 +141,134 @@ func (x PayoutMethod) Number() protoreflect.EnumNumber {
 // Deprecated: Use PayoutMethod.Descriptor instead.
 func (PayoutMethod) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{1}
+}
+
+// PartnerConversionResult says whether a sale is credited to the partner who asks.
+type PartnerConversionResult int32
+
+const (
+	PartnerConversionResult_PARTNER_CONVERSION_RESULT_UNSPECIFIED PartnerConversionResult = 0
+	// The sale is credited to the partner and has a commission.
+	PartnerConversionResult_PARTNER_CONVERSION_RESULT_CREDITED PartnerConversionResult = 1
+	// The sale is credited to the partner, but earns no commission.
+	PartnerConversionResult_PARTNER_CONVERSION_RESULT_NO_COMMISSION PartnerConversionResult = 2
+	// The sale is credited to nobody or to another partner.
+	PartnerConversionResult_PARTNER_CONVERSION_RESULT_NOT_CREDITED PartnerConversionResult = 3
+)
+
+// Enum value maps for PartnerConversionResult.
+var (
+	PartnerConversionResult_name = map[int32]string{
+		0: "PARTNER_CONVERSION_RESULT_UNSPECIFIED",
+		1: "PARTNER_CONVERSION_RESULT_CREDITED",
+		2: "PARTNER_CONVERSION_RESULT_NO_COMMISSION",
+		3: "PARTNER_CONVERSION_RESULT_NOT_CREDITED",
+	}
+	PartnerConversionResult_value = map[string]int32{
+		"PARTNER_CONVERSION_RESULT_UNSPECIFIED":   0,
+		"PARTNER_CONVERSION_RESULT_CREDITED":      1,
+		"PARTNER_CONVERSION_RESULT_NO_COMMISSION": 2,
+		"PARTNER_CONVERSION_RESULT_NOT_CREDITED":  3,
+	}
+)
+
+func (x PartnerConversionResult) Enum() *PartnerConversionResult {
+	p := new(PartnerConversionResult)
+	*p = x
+	return p
+}
+
+func (x PartnerConversionResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PartnerConversionResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_partner_proto_enumTypes[2].Descriptor()
+}
+
+func (PartnerConversionResult) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_partner_proto_enumTypes[2]
+}
+
+func (x PartnerConversionResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PartnerConversionResult.Descriptor instead.
+func (PartnerConversionResult) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{2}
+}
+
+// PartnerConversionReason says why a sale is not credited to the partner who asks.
+type PartnerConversionReason int32
+
+const (
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_UNSPECIFIED PartnerConversionReason = 0
+	// The attribution window of the partner's click had ended.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_CLICK_EXPIRED PartnerConversionReason = 1
+	// The partner's click was later than the sale.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_CLICK_AFTER_SALE PartnerConversionReason = 2
+	// The partner's promo code was not active, had expired, or had reached its limit.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_PROMO_CODE_INACTIVE PartnerConversionReason = 3
+	// The programme was not active.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE PartnerConversionReason = 4
+	// Another partner had already brought the customer.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE PartnerConversionReason = 5
+	// Another click or promo code comes before the partner's under the programme's rules.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_OUTRANKED PartnerConversionReason = 6
+	// The merchant has credited the sale to another partner.
+	PartnerConversionReason_PARTNER_CONVERSION_REASON_REASSIGNED PartnerConversionReason = 7
+)
+
+// Enum value maps for PartnerConversionReason.
+var (
+	PartnerConversionReason_name = map[int32]string{
+		0: "PARTNER_CONVERSION_REASON_UNSPECIFIED",
+		1: "PARTNER_CONVERSION_REASON_CLICK_EXPIRED",
+		2: "PARTNER_CONVERSION_REASON_CLICK_AFTER_SALE",
+		3: "PARTNER_CONVERSION_REASON_PROMO_CODE_INACTIVE",
+		4: "PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE",
+		5: "PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE",
+		6: "PARTNER_CONVERSION_REASON_OUTRANKED",
+		7: "PARTNER_CONVERSION_REASON_REASSIGNED",
+	}
+	PartnerConversionReason_value = map[string]int32{
+		"PARTNER_CONVERSION_REASON_UNSPECIFIED":              0,
+		"PARTNER_CONVERSION_REASON_CLICK_EXPIRED":            1,
+		"PARTNER_CONVERSION_REASON_CLICK_AFTER_SALE":         2,
+		"PARTNER_CONVERSION_REASON_PROMO_CODE_INACTIVE":      3,
+		"PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE":         4,
+		"PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE": 5,
+		"PARTNER_CONVERSION_REASON_OUTRANKED":                6,
+		"PARTNER_CONVERSION_REASON_REASSIGNED":               7,
+	}
+)
+
+func (x PartnerConversionReason) Enum() *PartnerConversionReason {
+	p := new(PartnerConversionReason)
+	*p = x
+	return p
+}
+
+func (x PartnerConversionReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PartnerConversionReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_partner_proto_enumTypes[3].Descriptor()
+}
+
+func (PartnerConversionReason) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_partner_proto_enumTypes[3]
+}
+
+func (x PartnerConversionReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PartnerConversionReason.Descriptor instead.
+func (PartnerConversionReason) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{3}
 }
 
 type ListPartnerProgramsRequest struct {
@@ -971,7 +1100,11 @@ type PartnerCommission struct {
 	LinkId *string `protobuf:"bytes,28,opt,name=link_id,json=linkId,proto3,oneof" json:"link_id,omitempty"`
 	// The sub id of the click or of the report of the conversion, otherwise that of the
 	// link. Null if none has one.
-	SubId         *string `protobuf:"bytes,29,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	SubId *string `protobuf:"bytes,29,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
+	// Why the conversion is credited to the partner, in sentences.
+	Explanation string `protobuf:"bytes,30,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The referral code of the link. Null if no link led to the conversion.
+	LinkCode      *string `protobuf:"bytes,31,opt,name=link_code,json=linkCode,proto3,oneof" json:"link_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1209,6 +1342,20 @@ func (x *PartnerCommission) GetSubId() string {
 	return ""
 }
 
+func (x *PartnerCommission) GetExplanation() string {
+	if x != nil {
+		return x.Explanation
+	}
+	return ""
+}
+
+func (x *PartnerCommission) GetLinkCode() string {
+	if x != nil && x.LinkCode != nil {
+		return *x.LinkCode
+	}
+	return ""
+}
+
 type GetPartnerBalancesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1410,8 +1557,11 @@ type PartnerProfile struct {
 	CompanyName *string `protobuf:"bytes,5,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
 	WebsiteUrl  *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	// How the partner is paid. Null until a method is set.
-	PayoutMethod  *PayoutMethodDetails   `protobuf:"bytes,7,opt,name=payout_method,json=payoutMethod,proto3" json:"payout_method,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	PayoutMethod *PayoutMethodDetails   `protobuf:"bytes,7,opt,name=payout_method,json=payoutMethod,proto3" json:"payout_method,omitempty"`
+	CreatedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The language in which the partner reads the apps: `en` or `de`. `en` until the partner
+	// chooses one.
+	Locale        string `protobuf:"bytes,9,opt,name=locale,proto3" json:"locale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1502,6 +1652,13 @@ func (x *PartnerProfile) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *PartnerProfile) GetLocale() string {
+	if x != nil {
+		return x.Locale
+	}
+	return ""
+}
+
 type UpdatePartnerProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
@@ -1513,7 +1670,9 @@ type UpdatePartnerProfileRequest struct {
 	Country     *string `protobuf:"bytes,3,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	CompanyName *string `protobuf:"bytes,4,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
 	// An http or https URL, at most 2,048 characters.
-	WebsiteUrl    *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	WebsiteUrl *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	// The language in which the partner reads the apps: `en` or `de`. It cannot be cleared.
+	Locale        string `protobuf:"bytes,6,opt,name=locale,proto3" json:"locale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1579,6 +1738,13 @@ func (x *UpdatePartnerProfileRequest) GetCompanyName() string {
 func (x *UpdatePartnerProfileRequest) GetWebsiteUrl() string {
 	if x != nil && x.WebsiteUrl != nil {
 		return *x.WebsiteUrl
+	}
+	return ""
+}
+
+func (x *UpdatePartnerProfileRequest) GetLocale() string {
+	if x != nil {
+		return x.Locale
 	}
 	return ""
 }
@@ -1743,11 +1909,359 @@ func (x *PayoutMethodDetails) GetHeldUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+type ExportPartnerCommissionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
+	SortBy *string `protobuf:"bytes,1,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,2,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions of this programme.
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
+	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
+	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportPartnerCommissionsRequest) Reset() {
+	*x = ExportPartnerCommissionsRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportPartnerCommissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportPartnerCommissionsRequest) ProtoMessage() {}
+
+func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportPartnerCommissionsRequest.ProtoReflect.Descriptor instead.
+func (*ExportPartnerCommissionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExportPartnerCommissionsRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ExportPartnerCommissionsRequest) GetStatus() CommissionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
+func (x *ExportPartnerCommissionsRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportPartnerCommissionsRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+type LookupPartnerConversionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's number of the order or transaction, as the merchant reports it. Either it
+	// or `date` must be given.
+	ExternalTransactionId *string `protobuf:"bytes,1,opt,name=external_transaction_id,json=externalTransactionId,proto3,oneof" json:"external_transaction_id,omitempty"`
+	// The day (`YYYY-MM-DD`) on which the merchant reported the sale, normally the day of the
+	// sale. `programId` is then required. The search finds sales whose first click, promo code
+	// or customer belongs to the programme. Of a day with more than 5,000 sales in the
+	// programme, it finds those among the newest 5,000.
+	Date *string `protobuf:"bytes,2,opt,name=date,proto3,oneof" json:"date,omitempty"`
+	// Only sales that concern the partner's participation in this programme.
+	ProgramId *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// The IANA time zone of `date`, for example `Europe/Berlin`. Default UTC.
+	Timezone      *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupPartnerConversionRequest) Reset() {
+	*x = LookupPartnerConversionRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupPartnerConversionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupPartnerConversionRequest) ProtoMessage() {}
+
+func (x *LookupPartnerConversionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupPartnerConversionRequest.ProtoReflect.Descriptor instead.
+func (*LookupPartnerConversionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LookupPartnerConversionRequest) GetExternalTransactionId() string {
+	if x != nil && x.ExternalTransactionId != nil {
+		return *x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *LookupPartnerConversionRequest) GetDate() string {
+	if x != nil && x.Date != nil {
+		return *x.Date
+	}
+	return ""
+}
+
+func (x *LookupPartnerConversionRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *LookupPartnerConversionRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+type PartnerConversionLookup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sales, newest first, at most 100.
+	Data []*PartnerConversionMatch `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// What an empty list means. Null if there are sales.
+	Explanation   *string `protobuf:"bytes,2,opt,name=explanation,proto3,oneof" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartnerConversionLookup) Reset() {
+	*x = PartnerConversionLookup{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartnerConversionLookup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartnerConversionLookup) ProtoMessage() {}
+
+func (x *PartnerConversionLookup) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartnerConversionLookup.ProtoReflect.Descriptor instead.
+func (*PartnerConversionLookup) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PartnerConversionLookup) GetData() []*PartnerConversionMatch {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PartnerConversionLookup) GetExplanation() string {
+	if x != nil && x.Explanation != nil {
+		return *x.Explanation
+	}
+	return ""
+}
+
+// PartnerConversionMatch is a sale that concerns the partner.
+type PartnerConversionMatch struct {
+	state  protoimpl.MessageState  `protogen:"open.v1"`
+	Result PartnerConversionResult `protobuf:"varint,1,opt,name=result,proto3,enum=affiliate.v1.PartnerConversionResult" json:"result,omitempty"`
+	// Null if the sale is credited to the partner.
+	Reason PartnerConversionReason `protobuf:"varint,2,opt,name=reason,proto3,enum=affiliate.v1.PartnerConversionReason" json:"reason,omitempty"`
+	// Why the sale is credited to the partner or not, in sentences.
+	Explanation string `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The programme in which the partner takes part.
+	ProgramId   string    `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName string    `protobuf:"bytes,5,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	EventType   EventType `protobuf:"varint,6,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The time of the sale.
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=occurred_at,json=occurredAt,proto3" json:"occurred_at,omitempty"`
+	// The partner's commission of the sale. Null if nothing was earned.
+	CommissionId *string `protobuf:"bytes,8,opt,name=commission_id,json=commissionId,proto3,oneof" json:"commission_id,omitempty"`
+	// The status of the commission. Null if nothing was earned.
+	CommissionStatus CommissionStatus `protobuf:"varint,9,opt,name=commission_status,json=commissionStatus,proto3,enum=affiliate.v1.CommissionStatus" json:"commission_status,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PartnerConversionMatch) Reset() {
+	*x = PartnerConversionMatch{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartnerConversionMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartnerConversionMatch) ProtoMessage() {}
+
+func (x *PartnerConversionMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartnerConversionMatch.ProtoReflect.Descriptor instead.
+func (*PartnerConversionMatch) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PartnerConversionMatch) GetResult() PartnerConversionResult {
+	if x != nil {
+		return x.Result
+	}
+	return PartnerConversionResult_PARTNER_CONVERSION_RESULT_UNSPECIFIED
+}
+
+func (x *PartnerConversionMatch) GetReason() PartnerConversionReason {
+	if x != nil {
+		return x.Reason
+	}
+	return PartnerConversionReason_PARTNER_CONVERSION_REASON_UNSPECIFIED
+}
+
+func (x *PartnerConversionMatch) GetExplanation() string {
+	if x != nil {
+		return x.Explanation
+	}
+	return ""
+}
+
+func (x *PartnerConversionMatch) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *PartnerConversionMatch) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *PartnerConversionMatch) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *PartnerConversionMatch) GetOccurredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OccurredAt
+	}
+	return nil
+}
+
+func (x *PartnerConversionMatch) GetCommissionId() string {
+	if x != nil && x.CommissionId != nil {
+		return *x.CommissionId
+	}
+	return ""
+}
+
+func (x *PartnerConversionMatch) GetCommissionStatus() CommissionStatus {
+	if x != nil {
+		return x.CommissionStatus
+	}
+	return CommissionStatus_COMMISSION_STATUS_UNSPECIFIED
+}
+
 var File_affiliate_v1_partner_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/partner.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1eaffiliate/v1/participant.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe9\x01\n" +
+	"\x1aaffiliate/v1/partner.proto\x12\faffiliate.v1\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1eaffiliate/v1/participant.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe9\x01\n" +
 	"\x1aListPartnerProgramsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x120\n" +
@@ -1849,7 +2363,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x1f.affiliate.v1.PartnerCommissionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x90\v\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xe2\v\n" +
 	"\x11PartnerCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1889,14 +2403,18 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"created_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12*\n" +
 	"\x11base_amount_cents\x18\x1b \x01(\x03R\x0fbaseAmountCents\x12\x1c\n" +
 	"\alink_id\x18\x1c \x01(\tH\x04R\x06linkId\x88\x01\x01\x12\x1a\n" +
-	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01B\v\n" +
+	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01\x12 \n" +
+	"\vexplanation\x18\x1e \x01(\tR\vexplanation\x12 \n" +
+	"\tlink_code\x18\x1f \x01(\tH\x06R\blinkCode\x88\x01\x01B\v\n" +
 	"\t_rate_bpsB\x14\n" +
 	"\x12_flat_amount_centsB\x12\n" +
 	"\x10_recurring_indexB\r\n" +
 	"\v_promo_codeB\n" +
 	"\n" +
 	"\b_link_idB\t\n" +
-	"\a_sub_id\"\x1b\n" +
+	"\a_sub_idB\f\n" +
+	"\n" +
+	"_link_code\"\x1b\n" +
 	"\x19GetPartnerBalancesRequest\"K\n" +
 	"\x0fPartnerBalances\x128\n" +
 	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\x95\x01\n" +
@@ -1906,7 +2424,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\rpending_cents\x18\x03 \x01(\x03R\fpendingCents\x12\x1d\n" +
 	"\n" +
 	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\"\x1a\n" +
-	"\x18GetPartnerProfileRequest\"\xe7\x02\n" +
+	"\x18GetPartnerProfileRequest\"\xff\x02\n" +
 	"\x0ePartnerProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\x12\x12\n" +
@@ -1917,11 +2435,12 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"websiteUrl\x88\x01\x01\x12F\n" +
 	"\rpayout_method\x18\a \x01(\v2!.affiliate.v1.PayoutMethodDetailsR\fpayoutMethod\x129\n" +
 	"\n" +
-	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
+	"\x06locale\x18\t \x01(\tR\x06localeB\n" +
 	"\n" +
 	"\b_countryB\x0f\n" +
 	"\r_company_nameB\x0e\n" +
-	"\f_website_url\"\xc0\x02\n" +
+	"\f_website_url\"\xe9\x02\n" +
 	"\x1bUpdatePartnerProfileRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -1930,7 +2449,9 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"^[A-Z]{2}$H\x00R\acountry\x88\x01\x01\x124\n" +
 	"\fcompany_name\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\vcompanyName\x88\x01\x01\x12.\n" +
 	"\vwebsite_url\x18\x05 \x01(\tB\b\xfaB\x05r\x03\x18\x80\x10H\x02R\n" +
-	"websiteUrl\x88\x01\x01B\n" +
+	"websiteUrl\x88\x01\x01\x12'\n" +
+	"\x06locale\x18\x06 \x01(\tB\x0f\xfaB\fr\n" +
+	"R\x00R\x02enR\x02deR\x06localeB\n" +
 	"\n" +
 	"\b_countryB\x0f\n" +
 	"\r_company_nameB\x0e\n" +
@@ -1954,7 +2475,53 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x129\n" +
 	"\n" +
 	"held_until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\theldUntilB\x0f\n" +
-	"\r_account_hint*_\n" +
+	"\r_account_hint\"\xc2\x03\n" +
+	"\x1fExportPartnerCommissionsRequest\x12C\n" +
+	"\asort_by\x18\x01 \x01(\tB%\xfaB\"r R\tcreatedAtR\vamountCentsR\x06statusH\x00R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x02 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x126\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12,\n" +
+	"\n" +
+	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x01R\tprogramId\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x02R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x03R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x04R\btimezone\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sort_byB\r\n" +
+	"\v_program_idB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\xc4\x02\n" +
+	"\x1eLookupPartnerConversionRequest\x12K\n" +
+	"\x17external_transaction_id\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xff\x01\xa8\xbb\x18\x01H\x00R\x15externalTransactionId\x88\x01\x01\x12<\n" +
+	"\x04date\x18\x02 \x01(\tB#\xfaB r\x1e2\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$H\x01R\x04date\x88\x01\x01\x12,\n" +
+	"\n" +
+	"program_id\x18\x03 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@H\x03R\btimezone\x88\x01\x01B\x1a\n" +
+	"\x18_external_transaction_idB\a\n" +
+	"\x05_dateB\r\n" +
+	"\v_program_idB\v\n" +
+	"\t_timezone\"\x8a\x01\n" +
+	"\x17PartnerConversionLookup\x128\n" +
+	"\x04data\x18\x01 \x03(\v2$.affiliate.v1.PartnerConversionMatchR\x04data\x12%\n" +
+	"\vexplanation\x18\x02 \x01(\tH\x00R\vexplanation\x88\x01\x01B\x0e\n" +
+	"\f_explanation\"\xf8\x03\n" +
+	"\x16PartnerConversionMatch\x12=\n" +
+	"\x06result\x18\x01 \x01(\x0e2%.affiliate.v1.PartnerConversionResultR\x06result\x12=\n" +
+	"\x06reason\x18\x02 \x01(\x0e2%.affiliate.v1.PartnerConversionReasonR\x06reason\x12 \n" +
+	"\vexplanation\x18\x03 \x01(\tR\vexplanation\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x04 \x01(\tR\tprogramId\x12!\n" +
+	"\fprogram_name\x18\x05 \x01(\tR\vprogramName\x126\n" +
+	"\n" +
+	"event_type\x18\x06 \x01(\x0e2\x17.affiliate.v1.EventTypeR\teventType\x12;\n" +
+	"\voccurred_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"occurredAt\x12(\n" +
+	"\rcommission_id\x18\b \x01(\tH\x00R\fcommissionId\x88\x01\x01\x12K\n" +
+	"\x11commission_status\x18\t \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x10commissionStatusB\x10\n" +
+	"\x0e_commission_id*_\n" +
 	"\fProgramScope\x12\x1d\n" +
 	"\x19PROGRAM_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PROGRAM_SCOPE_MINE\x10\x01\x12\x18\n" +
@@ -1967,7 +2534,21 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x1bPAYOUT_METHOD_BANK_TRANSFER\x10\x04\x12 \n" +
 	"\x1cPAYOUT_METHOD_STRIPE_CONNECT\x10\x05\x12\x1e\n" +
 	"\x1aPAYOUT_METHOD_STORE_CREDIT\x10\x06\x12\x1a\n" +
-	"\x16PAYOUT_METHOD_EXTERNAL\x10\a2\xce\a\n" +
+	"\x16PAYOUT_METHOD_EXTERNAL\x10\a*\xc5\x01\n" +
+	"\x17PartnerConversionResult\x12)\n" +
+	"%PARTNER_CONVERSION_RESULT_UNSPECIFIED\x10\x00\x12&\n" +
+	"\"PARTNER_CONVERSION_RESULT_CREDITED\x10\x01\x12+\n" +
+	"'PARTNER_CONVERSION_RESULT_NO_COMMISSION\x10\x02\x12*\n" +
+	"&PARTNER_CONVERSION_RESULT_NOT_CREDITED\x10\x03*\x8f\x03\n" +
+	"\x17PartnerConversionReason\x12)\n" +
+	"%PARTNER_CONVERSION_REASON_UNSPECIFIED\x10\x00\x12+\n" +
+	"'PARTNER_CONVERSION_REASON_CLICK_EXPIRED\x10\x01\x12.\n" +
+	"*PARTNER_CONVERSION_REASON_CLICK_AFTER_SALE\x10\x02\x121\n" +
+	"-PARTNER_CONVERSION_REASON_PROMO_CODE_INACTIVE\x10\x03\x12.\n" +
+	"*PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE\x10\x04\x126\n" +
+	"2PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE\x10\x05\x12'\n" +
+	"#PARTNER_CONVERSION_REASON_OUTRANKED\x10\x06\x12(\n" +
+	"$PARTNER_CONVERSION_REASON_REASSIGNED\x10\a2\xfb\t\n" +
 	"\x0ePartnerService\x12\x8c\x01\n" +
 	"\x13ListPartnerPrograms\x12(.affiliate.v1.ListPartnerProgramsRequest\x1a).affiliate.v1.ListPartnerProgramsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/programs\x12\x88\x01\n" +
 	"\x11GetPartnerProgram\x12&.affiliate.v1.GetPartnerProgramRequest\x1a\x1c.affiliate.v1.PartnerProgram\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/partner/programs/{program_id}\x12\x98\x01\n" +
@@ -1975,7 +2556,9 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12z\n" +
 	"\x11GetPartnerProfile\x12&.affiliate.v1.GetPartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/profile\x12\x83\x01\n" +
 	"\x14UpdatePartnerProfile\x12).affiliate.v1.UpdatePartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/api/v1/partner/profile\x12\x84\x01\n" +
-	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-methodB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-method\x12\x8d\x01\n" +
+	"\x18ExportPartnerCommissions\x12-.affiliate.v1.ExportPartnerCommissionsRequest\x1a\x14.google.api.HttpBody\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/partner/commissions/export0\x01\x12\x9a\x01\n" +
+	"\x17LookupPartnerConversion\x12,.affiliate.v1.LookupPartnerConversionRequest\x1a%.affiliate.v1.PartnerConversionLookup\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/partner/conversions/lookupB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_partner_proto_rawDescOnce sync.Once
@@ -1989,99 +2572,118 @@ func file_affiliate_v1_partner_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_partner_proto_rawDescData
 }
 
-var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_affiliate_v1_partner_proto_goTypes = []any{
-	(ProgramScope)(0),                      // 0: affiliate.v1.ProgramScope
-	(PayoutMethod)(0),                      // 1: affiliate.v1.PayoutMethod
-	(*ListPartnerProgramsRequest)(nil),     // 2: affiliate.v1.ListPartnerProgramsRequest
-	(*ListPartnerProgramsResponse)(nil),    // 3: affiliate.v1.ListPartnerProgramsResponse
-	(*GetPartnerProgramRequest)(nil),       // 4: affiliate.v1.GetPartnerProgramRequest
-	(*PartnerProgram)(nil),                 // 5: affiliate.v1.PartnerProgram
-	(*Participation)(nil),                  // 6: affiliate.v1.Participation
-	(*ListPartnerCommissionsRequest)(nil),  // 7: affiliate.v1.ListPartnerCommissionsRequest
-	(*ListPartnerCommissionsResponse)(nil), // 8: affiliate.v1.ListPartnerCommissionsResponse
-	(*PartnerCommission)(nil),              // 9: affiliate.v1.PartnerCommission
-	(*GetPartnerBalancesRequest)(nil),      // 10: affiliate.v1.GetPartnerBalancesRequest
-	(*PartnerBalances)(nil),                // 11: affiliate.v1.PartnerBalances
-	(*PartnerBalance)(nil),                 // 12: affiliate.v1.PartnerBalance
-	(*GetPartnerProfileRequest)(nil),       // 13: affiliate.v1.GetPartnerProfileRequest
-	(*PartnerProfile)(nil),                 // 14: affiliate.v1.PartnerProfile
-	(*UpdatePartnerProfileRequest)(nil),    // 15: affiliate.v1.UpdatePartnerProfileRequest
-	(*SetPayoutMethodRequest)(nil),         // 16: affiliate.v1.SetPayoutMethodRequest
-	(*PayoutMethodDetails)(nil),            // 17: affiliate.v1.PayoutMethodDetails
-	(ProgramStatus)(0),                     // 18: affiliate.v1.ProgramStatus
-	(Mode)(0),                              // 19: affiliate.v1.Mode
-	(*CommissionRules)(nil),                // 20: affiliate.v1.CommissionRules
-	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
-	(*ApplicationQuestion)(nil),            // 22: affiliate.v1.ApplicationQuestion
-	(ParticipantStatus)(0),                 // 23: affiliate.v1.ParticipantStatus
-	(*CommissionRate)(nil),                 // 24: affiliate.v1.CommissionRate
-	(PartnerConsent)(0),                    // 25: affiliate.v1.PartnerConsent
-	(SortOrder)(0),                         // 26: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                  // 27: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                    // 28: affiliate.v1.CommissionType
-	(EventType)(0),                         // 29: affiliate.v1.EventType
-	(RejectionCode)(0),                     // 30: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),          // 31: google.protobuf.FieldMask
+	(ProgramScope)(0),                       // 0: affiliate.v1.ProgramScope
+	(PayoutMethod)(0),                       // 1: affiliate.v1.PayoutMethod
+	(PartnerConversionResult)(0),            // 2: affiliate.v1.PartnerConversionResult
+	(PartnerConversionReason)(0),            // 3: affiliate.v1.PartnerConversionReason
+	(*ListPartnerProgramsRequest)(nil),      // 4: affiliate.v1.ListPartnerProgramsRequest
+	(*ListPartnerProgramsResponse)(nil),     // 5: affiliate.v1.ListPartnerProgramsResponse
+	(*GetPartnerProgramRequest)(nil),        // 6: affiliate.v1.GetPartnerProgramRequest
+	(*PartnerProgram)(nil),                  // 7: affiliate.v1.PartnerProgram
+	(*Participation)(nil),                   // 8: affiliate.v1.Participation
+	(*ListPartnerCommissionsRequest)(nil),   // 9: affiliate.v1.ListPartnerCommissionsRequest
+	(*ListPartnerCommissionsResponse)(nil),  // 10: affiliate.v1.ListPartnerCommissionsResponse
+	(*PartnerCommission)(nil),               // 11: affiliate.v1.PartnerCommission
+	(*GetPartnerBalancesRequest)(nil),       // 12: affiliate.v1.GetPartnerBalancesRequest
+	(*PartnerBalances)(nil),                 // 13: affiliate.v1.PartnerBalances
+	(*PartnerBalance)(nil),                  // 14: affiliate.v1.PartnerBalance
+	(*GetPartnerProfileRequest)(nil),        // 15: affiliate.v1.GetPartnerProfileRequest
+	(*PartnerProfile)(nil),                  // 16: affiliate.v1.PartnerProfile
+	(*UpdatePartnerProfileRequest)(nil),     // 17: affiliate.v1.UpdatePartnerProfileRequest
+	(*SetPayoutMethodRequest)(nil),          // 18: affiliate.v1.SetPayoutMethodRequest
+	(*PayoutMethodDetails)(nil),             // 19: affiliate.v1.PayoutMethodDetails
+	(*ExportPartnerCommissionsRequest)(nil), // 20: affiliate.v1.ExportPartnerCommissionsRequest
+	(*LookupPartnerConversionRequest)(nil),  // 21: affiliate.v1.LookupPartnerConversionRequest
+	(*PartnerConversionLookup)(nil),         // 22: affiliate.v1.PartnerConversionLookup
+	(*PartnerConversionMatch)(nil),          // 23: affiliate.v1.PartnerConversionMatch
+	(ProgramStatus)(0),                      // 24: affiliate.v1.ProgramStatus
+	(Mode)(0),                               // 25: affiliate.v1.Mode
+	(*CommissionRules)(nil),                 // 26: affiliate.v1.CommissionRules
+	(*timestamppb.Timestamp)(nil),           // 27: google.protobuf.Timestamp
+	(*ApplicationQuestion)(nil),             // 28: affiliate.v1.ApplicationQuestion
+	(ParticipantStatus)(0),                  // 29: affiliate.v1.ParticipantStatus
+	(*CommissionRate)(nil),                  // 30: affiliate.v1.CommissionRate
+	(PartnerConsent)(0),                     // 31: affiliate.v1.PartnerConsent
+	(SortOrder)(0),                          // 32: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                   // 33: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                     // 34: affiliate.v1.CommissionType
+	(EventType)(0),                          // 35: affiliate.v1.EventType
+	(RejectionCode)(0),                      // 36: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),           // 37: google.protobuf.FieldMask
+	(*httpbody.HttpBody)(nil),               // 38: google.api.HttpBody
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
-	5,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
-	18, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
-	19, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
-	20, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
-	6,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
-	21, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
-	22, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
-	23, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
-	24, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
-	21, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
-	21, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
-	21, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
-	21, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	25, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	26, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	27, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	9,  // 17: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	19, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	27, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	28, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	29, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	21, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	30, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	21, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	21, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	21, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	21, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	21, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
-	12, // 29: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
-	17, // 30: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	21, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	31, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	7,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
+	24, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
+	25, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
+	26, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	8,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
+	27, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
+	28, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	29, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
+	30, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
+	27, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
+	27, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
+	27, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
+	27, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
+	31, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	32, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	33, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	11, // 17: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
+	25, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	33, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	34, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	35, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	27, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	36, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	27, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	27, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	27, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	27, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	27, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	14, // 29: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
+	19, // 30: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
+	27, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	37, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 33: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
 	1,  // 34: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	21, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	21, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
-	2,  // 37: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	4,  // 38: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	7,  // 39: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	10, // 40: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	13, // 41: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	15, // 42: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	16, // 43: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	3,  // 44: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	5,  // 45: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	8,  // 46: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	11, // 47: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	14, // 48: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	14, // 49: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 50: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	44, // [44:51] is the sub-list for method output_type
-	37, // [37:44] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	27, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	27, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	32, // 37: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	33, // 38: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	23, // 39: affiliate.v1.PartnerConversionLookup.data:type_name -> affiliate.v1.PartnerConversionMatch
+	2,  // 40: affiliate.v1.PartnerConversionMatch.result:type_name -> affiliate.v1.PartnerConversionResult
+	3,  // 41: affiliate.v1.PartnerConversionMatch.reason:type_name -> affiliate.v1.PartnerConversionReason
+	35, // 42: affiliate.v1.PartnerConversionMatch.event_type:type_name -> affiliate.v1.EventType
+	27, // 43: affiliate.v1.PartnerConversionMatch.occurred_at:type_name -> google.protobuf.Timestamp
+	33, // 44: affiliate.v1.PartnerConversionMatch.commission_status:type_name -> affiliate.v1.CommissionStatus
+	4,  // 45: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	6,  // 46: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	9,  // 47: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	12, // 48: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	15, // 49: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	17, // 50: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	18, // 51: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	20, // 52: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
+	21, // 53: affiliate.v1.PartnerService.LookupPartnerConversion:input_type -> affiliate.v1.LookupPartnerConversionRequest
+	5,  // 54: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	7,  // 55: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	10, // 56: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	13, // 57: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	16, // 58: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	16, // 59: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	19, // 60: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	38, // 61: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
+	22, // 62: affiliate.v1.PartnerService.LookupPartnerConversion:output_type -> affiliate.v1.PartnerConversionLookup
+	54, // [54:63] is the sub-list for method output_type
+	45, // [45:54] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }
@@ -2104,13 +2706,17 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[16].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_partner_proto_rawDesc), len(file_affiliate_v1_partner_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
