@@ -26,7 +26,7 @@ type RelatedSale struct {
 	OccurredAt  time.Time
 	// Credited is true if the decision in force credits the conversion to the partner.
 	Credited bool
-	// Method and Explanation are those of the decision in force.
+	// Method and Explanation come from the decision in force.
 	Method      *attribution.Method
 	Explanation string
 	// Candidates are the signals of the partner in the trace of the decision.
@@ -62,7 +62,7 @@ const (
 	SaleReassigned    SaleReason = "reassigned"
 )
 
-// Answer returns what the partner is told about the conversion. The reason is empty if the
+// Answer returns the response to the partner about the conversion. The reason is empty if the
 // conversion is credited to the partner. The explanation names no other partner, and neither
 // their clicks nor their promo codes.
 func (s RelatedSale) Answer() (result SaleResult, reason SaleReason, explanation string) {

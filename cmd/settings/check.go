@@ -191,6 +191,20 @@ func checkMailAddress(name, text string) error {
 	return require(text == "" || err == nil, "%s: must be an e-mail address, for example Acme <no-reply@example.com>", name)
 }
 
+// Links holds the settings for the addresses in mails and in the output of commands.
+type Links struct {
+	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
+	// it.
+	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
+	// AppURL is the base URL of the merchant's dashboard. Links in mails and the action
+	// URLs of notifications start with it. If it is empty, notifications have no action
+	// URL.
+	AppURL string `env:"TRIBUTARY_APP_URL"`
+	// PortalURL is the base URL of the portal for partners. If it is empty, the portal is
+	// below PublicURL.
+	PortalURL string `env:"TRIBUTARY_PORTAL_URL"`
+}
+
 // Apps returns the base URLs of the console and of the portal. By default, they are below
 // PublicURL. A URL is empty if neither its setting nor PublicURL is set.
 func (l Links) Apps() (console, portal string) {

@@ -134,20 +134,6 @@ type Database struct {
 	DatabaseURL string `env:"TRIBUTARY_DATABASE_URL,required,notEmpty"`
 }
 
-// Links holds the settings for the addresses in mails and in the output of commands.
-type Links struct {
-	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
-	// it.
-	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
-	// AppURL is the base URL of the merchant's dashboard. Links in mails and the action
-	// URLs of notifications start with it. If it is empty, notifications have no action
-	// URL.
-	AppURL string `env:"TRIBUTARY_APP_URL"`
-	// PortalURL is the base URL of the portal for partners. If it is empty, the portal is
-	// below PublicURL.
-	PortalURL string `env:"TRIBUTARY_PORTAL_URL"`
-}
-
 // Registration holds the settings that restrict who can create an account: open, invite
 // or, for merchants, closed.
 type Registration struct {

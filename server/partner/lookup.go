@@ -15,7 +15,7 @@ import (
 const noSale = "No such sale is connected with your clicks, promo codes or customers. " +
 	"Either the merchant has not reported it, or nothing in the report led to you."
 
-// LookupPartnerConversion tells the partner what became of a sale.
+// LookupPartnerConversion says whether sales are credited to the partner, and why.
 func (s *Service) LookupPartnerConversion(
 	ctx context.Context, req *affiliatev1.LookupPartnerConversionRequest,
 ) (*affiliatev1.PartnerConversionLookup, error) {

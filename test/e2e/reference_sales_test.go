@@ -134,6 +134,7 @@ func (c *referenceCalls) payouts() {
 	c.call(c.merchant, "PATCH", payout+"/mark-paid", object{"reference": "transfer-42"})
 	c.call(c.merchant, "GET", payout, nil)
 	c.call(c.partner, "GET", "/api/v1/partner/payouts", nil)
+	c.call(c.partner, "GET", "/api/v1/partner/payouts/"+list.text("data.0.id"), nil)
 
 	c.merchant.post(c.t, ledger, object{"type": "bonus", "amountCents": 1000, "reason": "Photo competition"}).wantStatus(http.StatusCreated)
 	second := c.merchant.withHeader("Idempotency-Key", "payouts-2026-04").post(c.t, "/api/v1/payouts/batches", object{"programIds": programs}).text("id")

@@ -151,6 +151,15 @@ func (c *referenceCalls) identity(t *testing.T) {
 			c.call(c.anonymous, "POST", "/api/v1/auth/email/verify", object{"token": c.sys.takeToken(t, notification.MailVerification, email)})
 		}
 		c.call(client, "POST", path+"/email/change", object{"newEmail": "lena@mail.example", "password": "a long password"})
+		firefox := c.anonymous.withHeader("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+		firefox.post(t, path+"/login", object{"email": email, "password": "a long password"}).wantStatus(http.StatusOK)
+		sessions := c.call(client, "GET", path+"/sessions", nil)
+		c.call(client, "DELETE", path+"/sessions/"+sessions.text("data.0.id"), nil)
+		c.call(client, "DELETE", path+"/sessions", nil)
+		if kind == "merchant" {
+			c.call(client, "PATCH", path+"/account", object{"name": "Lena Roth-Berg", "locale": "de"})
+		}
+		c.call(client, "POST", path+"/password/change", object{"currentPassword": "a long password", "newPassword": "a longer password"})
 		c.call(c.anonymous, "POST", "/api/v1/auth/"+kind+"/forgot-password", object{"email": email})
 		token := c.sys.takeToken(t, notification.MailPasswordReset, email)
 		c.call(c.anonymous, "POST", path+"/reset-password", object{"token": token, "password": "another long password"})
@@ -383,6 +392,8 @@ func (c *referenceCalls) partnerData() {
 	c.call(c.partner, "GET", "/api/v1/partner/programs?scope=mine", nil)
 	c.call(c.partner, "GET", "/api/v1/partner"+strings.TrimPrefix(c.program, "/api/v1"), nil)
 	c.call(c.partner, "GET", "/api/v1/partner/commissions?status=approved&pageSize=2&sortBy=amountCents", nil)
+	c.call(c.partner, "GET", "/api/v1/partner/commissions/export?status=approved", nil)
+	c.call(c.partner, "GET", "/api/v1/partner/conversions/lookup?externalTransactionId=order-1001", nil)
 	c.call(c.partner, "GET", "/api/v1/partner/balances", nil)
 }
 
@@ -532,6 +543,7 @@ func (c *referenceCalls) lastCalls() {
 	c.call(c.anonymous, "POST", "/api/v1/auth/logout", object{"refreshToken": last.text("refreshToken")})
 	c.call(c.anonymous, "GET", "/api/v1/health", nil)
 	c.call(c.anonymous, "GET", "/api/v1/health/ready", nil)
+	c.call(c.anonymous, "GET", "/api/v1/instance", nil)
 }
 
 // serviceTokens creates, rolls and revokes a service token.

@@ -152,6 +152,7 @@ func unknownIDs() map[string]string {
 		"notification_id":  affiliate.NewID[notification.ID](time.Now()).String(),
 		"entry_id":         affiliate.NewID[notification.MailID](time.Now()).String(),
 		"operation_id":     affiliate.NewID[privacy.BuyerErasureID](time.Now()).String(),
+		"session_id":       affiliate.NewID[affiliate.SessionID](time.Now()).String(),
 		"connection_id":    affiliate.NewID[processor.ConnectionID](time.Now()).String(),
 		"token":            "exp_unknown",
 		"digest":           strings.Repeat("0", 64),

@@ -10,6 +10,8 @@ func TestSharedSystem(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *system){
 		"Analytics":                testAnalytics,
 		"Branding":                 testBranding,
+		"AccountSecurity":          testAccountSecurity,
+		"PartnerStatements":        testPartnerStatements,
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
 		"IdempotencyKeyIsRefused":  testIdempotencyKeyIsRefused,

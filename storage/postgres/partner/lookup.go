@@ -17,8 +17,7 @@ const maxDayDecisions = 5000
 
 // The statements select partner.RelatedSale. relatedColumns and relatedCondition need the
 // participant t of the partner, a conversion c and its decision in force d. A conversion without
-// a relation to the participant is not selected, so nothing distinguishes it from one that does
-// not exist.
+// a relation to the participant is not selected, as if it did not exist.
 const (
 	relatedColumns = `
 	select t.program_id, g.name as program_name, c.event_type, c.occurred_at, d.attributed and d.participant_id is not distinct from t.id as credited,
@@ -59,8 +58,8 @@ const (
 
 // RelatedSales returns the conversions of a lookup that concern the partner, newest first, at
 // most MaxRelatedSales. A lookup of a day finds the conversions whose decision in force was made
-// on this day and whose first signal leads to the programme. Of a day with more than
-// maxDayDecisions decisions, it reads the newest. Errors: NOT_FOUND if the partner does not take
+// on this day and whose first signal leads to the programme. It reads the newest
+// maxDayDecisions decisions of the day. Errors: NOT_FOUND if the partner does not take
 // part in the programme.
 func RelatedSales(
 	ctx context.Context, db *postgres.DB, user affiliate.UserID, mode affiliate.Mode, lookup partner.SaleLookup,
