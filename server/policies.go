@@ -95,7 +95,10 @@ var policies = completed(map[string]Policy{
 	affiliatev1.BrandingService_PutLogo_FullMethodName:     {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},
 	affiliatev1.BrandingService_DeleteLogo_FullMethodName:  {Accept: merchants, Action: manageWorkspace, ServiceMode: affiliate.ModeLive},
 
-	affiliatev1.PortalService_GetPortalLogo_FullMethodName: {Accept: NoCredential, Zone: ZoneGeneral},
+	affiliatev1.PortalService_GetPortalLogo_FullMethodName:    {Accept: NoCredential, Zone: ZoneGeneral},
+	affiliatev1.PortalService_GetPortalProgram_FullMethodName: {Accept: NoCredential, Zone: ZoneGeneral},
+	// The zone limits how many tokens an address can try.
+	affiliatev1.PortalService_LookupPortalInvite_FullMethodName: {Accept: NoCredential, Zone: ZoneAuth},
 
 	affiliatev1.ServiceTokenService_ListServiceTokens_FullMethodName:  {Accept: MerchantToken, Action: manageWorkspace},
 	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: {Accept: MerchantToken, Action: manageWorkspace, Verified: VerifiedAlways},

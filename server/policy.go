@@ -96,7 +96,7 @@ type Policy struct {
 	// is used for calls with a MerchantToken or a ServiceToken.
 	Action Action
 	// Zone is the rate limit zone of the method. In ZoneAuth, which is for the paths below
-	// /api/v1/auth/, calls count per address even if they have a valid credential.
+	// /api/v1/auth/ and for tokens of invitations, calls count per address even if they have a valid credential.
 	Zone Zone
 	// AccountZone is a second zone, in which each call counts for Principal.AccountableUser. ZoneNone means
 	// that there is no second zone. WorkspaceZone is a second zone in which each call counts for the workspace.

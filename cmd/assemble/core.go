@@ -291,7 +291,9 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.db, sealer, invitations, c.now)},
 		server.Service{Desc: &affiliatev1.BrandingService_ServiceDesc, Impl: branding.New(c.db, c.cfg.PublicURL, c.now)},
-		server.Service{Desc: &affiliatev1.PortalService_ServiceDesc, Impl: portal.New(c.db, c.cfg.PublicURL, c.now)},
+		server.Service{Desc: &affiliatev1.PortalService_ServiceDesc, Impl: portal.New(portal.Config{
+			DB: c.db, PublicURL: c.cfg.PublicURL, PartnerRegistration: c.cfg.PartnerRegistration, Now: c.now,
+		})},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(participant.Config{
 			DB: c.db, Seal: sealer, Invitations: invitations, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,

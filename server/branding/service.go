@@ -2,8 +2,8 @@
 // partners see them, and the short name in the addresses of its public pages.
 //
 // The package guarantees that two workspaces never have the same slug, and that a logo is stored
-// only as a PNG file that the service has encoded itself. The file therefore contains no
-// metadata and nothing but pixels. The size of a picture is checked before it is decoded.
+// only as a PNG file that the service has encoded itself. The file therefore contains only
+// pixels and no metadata. The size of a picture is checked before it is decoded.
 package branding
 
 import (

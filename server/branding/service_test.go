@@ -150,7 +150,7 @@ func TestPutLogo_StoresPicturesAsPNG(t *testing.T) {
 				t.Fatalf("the address of the logo is %q", got.GetLogoUrl())
 			}
 			download := servertest.NewDownload(t.Context())
-			if err := portal.New(f.DB, "", time.Now).GetPortalLogo(&affiliatev1.GetPortalLogoRequest{Digest: digest}, download); err != nil {
+			if err := portal.New(portal.Config{DB: f.DB, Now: time.Now}).GetPortalLogo(&affiliatev1.GetPortalLogoRequest{Digest: digest}, download); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(download.Text(), "script") {

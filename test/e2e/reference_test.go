@@ -304,7 +304,10 @@ func (c *referenceCalls) programs() {
 	})
 	c.program = "/api/v1/programs/" + program.text("id")
 	c.call(c.merchant, "POST", c.program+"/activate", nil)
-	c.call(c.merchant, "PATCH", c.program, object{"description": "Earn 20 percent on fresh beans.", "commissionRules": object{"percentage": 22.5}})
+	c.call(c.merchant, "PATCH", c.program, object{
+		"description": "Earn 20 percent on fresh beans.", "publicText": "We roast each week.\n\nTell your readers about it.",
+		"applicationQuestions": []object{{"key": "audience", "label": "Who reads you?", "type": "long_text"}}, "commissionRules": object{"percentage": 22.5},
+	})
 	c.call(c.merchant, "GET", c.program, nil)
 	c.call(c.merchant, "GET", "/api/v1/programs?status=active", nil)
 	c.call(c.merchant, "GET", c.program+"/rules", nil)
@@ -316,12 +319,14 @@ func (c *referenceCalls) programs() {
 		"policy": "flag", "disabledRules": []string{"click_to_convert"}, "couponSites": []string{"coupons.example"},
 	})
 	c.call(c.merchant, "GET", c.program+"/fraud-policy", nil)
+	c.call(c.anonymous, "GET", "/api/v1/portal/programs/northwind/"+program.text("slug")+"?mode=test", nil)
 }
 
 // participants invites and reviews partners.
 func (c *referenceCalls) participants() {
 	invite := c.call(c.merchant, "POST", c.program+"/partners/invite", object{"email": partnerEmail, "referralCode": "ada"})
 	c.call(c.merchant, "GET", c.program+"/partners/invites", nil)
+	c.call(c.anonymous, "POST", "/api/v1/portal/invites/lookup", object{"token": invite.text("token")})
 	joined := c.call(c.partner, "POST", "/api/v1/partner/invites/accept", object{"token": invite.text("token")})
 	c.participant = joined.text("id")
 	other := c.merchant.post(c.t, c.program+"/partners/invite", object{"email": "ben@blog.example"})

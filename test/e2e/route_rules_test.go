@@ -180,11 +180,14 @@ var routeRules = map[string]rule{
 	"ListAuditLog":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
 	"ExportAuditLog":    {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
 
-	"GetBranding":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"PutBranding":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
-	"PutLogo":       {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
-	"DeleteLogo":    {accepts: merchants, permission: manageWorkspace, allowedOutcome: noContent, tokenMode: "live"},
-	"GetPortalLogo": {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"GetBranding": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"PutBranding": {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
+	"PutLogo":     {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, tokenMode: "live"},
+	"DeleteLogo":  {accepts: merchants, permission: manageWorkspace, allowedOutcome: noContent, tokenMode: "live"},
+
+	"GetPortalLogo":      {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"GetPortalProgram":   {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"LookupPortalInvite": {accepts: anyone, allowedOutcome: invalid},
 
 	"ListServiceTokens":  {accepts: members, permission: manageWorkspace, allowedOutcome: ok},
 	"CreateServiceToken": {accepts: members, permission: manageWorkspace, allowedOutcome: invalid},

@@ -156,6 +156,8 @@ func unknownIDs() map[string]string {
 		"connection_id":    affiliate.NewID[processor.ConnectionID](time.Now()).String(),
 		"token":            "exp_unknown",
 		"digest":           strings.Repeat("0", 64),
+		"workspace_slug":   "nobody-has-this",
+		"program_slug":     "unknown",
 	}
 }
 
@@ -317,7 +319,7 @@ func (r route) zone(c credential, rule rule) string {
 	case strings.HasPrefix(r.rpc, "Export") && r.verb == http.MethodPost && rule.allows(c.validKind):
 		// The request also counts in the zone "general".
 		return `"export"`
-	case strings.Contains(r.template, "/auth/"):
+	case strings.Contains(r.template, "/auth/") || r.rpc == "LookupPortalInvite":
 		return `"auth"`
 	case r.rpc == "EraseBuyer" && rule.allows(c.validKind):
 		// The request also counts in the zone "general".

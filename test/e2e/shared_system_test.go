@@ -12,6 +12,8 @@ func TestSharedSystem(t *testing.T) {
 		"Branding":                 testBranding,
 		"AccountSecurity":          testAccountSecurity,
 		"PartnerStatements":        testPartnerStatements,
+		"PortalProgram":            testPortalProgram,
+		"PortalInvites":            testPortalInvites,
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
 		"IdempotencyKeyIsRefused":  testIdempotencyKeyIsRefused,

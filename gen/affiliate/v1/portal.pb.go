@@ -7,10 +7,12 @@
 package affiliatev1
 
 import (
+	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,6 +24,58 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// PortalInviteKind says what an invitation is for.
+type PortalInviteKind int32
+
+const (
+	PortalInviteKind_PORTAL_INVITE_KIND_UNSPECIFIED PortalInviteKind = 0
+	// To become a member of the workspace.
+	PortalInviteKind_PORTAL_INVITE_KIND_MEMBER PortalInviteKind = 1
+	// To become a partner in a programme.
+	PortalInviteKind_PORTAL_INVITE_KIND_PARTNER PortalInviteKind = 2
+)
+
+// Enum value maps for PortalInviteKind.
+var (
+	PortalInviteKind_name = map[int32]string{
+		0: "PORTAL_INVITE_KIND_UNSPECIFIED",
+		1: "PORTAL_INVITE_KIND_MEMBER",
+		2: "PORTAL_INVITE_KIND_PARTNER",
+	}
+	PortalInviteKind_value = map[string]int32{
+		"PORTAL_INVITE_KIND_UNSPECIFIED": 0,
+		"PORTAL_INVITE_KIND_MEMBER":      1,
+		"PORTAL_INVITE_KIND_PARTNER":     2,
+	}
+)
+
+func (x PortalInviteKind) Enum() *PortalInviteKind {
+	p := new(PortalInviteKind)
+	*p = x
+	return p
+}
+
+func (x PortalInviteKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PortalInviteKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_portal_proto_enumTypes[0].Descriptor()
+}
+
+func (PortalInviteKind) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_portal_proto_enumTypes[0]
+}
+
+func (x PortalInviteKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PortalInviteKind.Descriptor instead.
+func (PortalInviteKind) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{0}
+}
 
 type GetPortalLogoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -68,15 +122,632 @@ func (x *GetPortalLogoRequest) GetDigest() string {
 	return ""
 }
 
+type GetPortalProgramRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The slug of the workspace's branding.
+	WorkspaceSlug string `protobuf:"bytes,1,opt,name=workspace_slug,json=workspaceSlug,proto3" json:"workspace_slug,omitempty"`
+	// The slug of the programme.
+	ProgramSlug string `protobuf:"bytes,2,opt,name=program_slug,json=programSlug,proto3" json:"program_slug,omitempty"`
+	// The mode of the programme, `live` or `test`. Default `live`.
+	Mode          Mode `protobuf:"varint,3,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPortalProgramRequest) Reset() {
+	*x = GetPortalProgramRequest{}
+	mi := &file_affiliate_v1_portal_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPortalProgramRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPortalProgramRequest) ProtoMessage() {}
+
+func (x *GetPortalProgramRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_portal_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPortalProgramRequest.ProtoReflect.Descriptor instead.
+func (*GetPortalProgramRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetPortalProgramRequest) GetWorkspaceSlug() string {
+	if x != nil {
+		return x.WorkspaceSlug
+	}
+	return ""
+}
+
+func (x *GetPortalProgramRequest) GetProgramSlug() string {
+	if x != nil {
+		return x.ProgramSlug
+	}
+	return ""
+}
+
+func (x *GetPortalProgramRequest) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+// PortalBranding is the branding of a workspace as visitors see it.
+type PortalBranding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the merchant for partners.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The short name of the workspace in the addresses of its public pages.
+	Slug string `protobuf:"bytes,2,opt,name=slug,proto3" json:"slug,omitempty"`
+	// The variants of the accent colour. Null means the colour of the portal.
+	Palette *AccentPalette `protobuf:"bytes,3,opt,name=palette,proto3" json:"palette,omitempty"`
+	// The address of the logo. Null without a logo.
+	LogoUrl *string `protobuf:"bytes,4,opt,name=logo_url,json=logoUrl,proto3,oneof" json:"logo_url,omitempty"`
+	// The address to which partners write.
+	SupportEmail *string `protobuf:"bytes,5,opt,name=support_email,json=supportEmail,proto3,oneof" json:"support_email,omitempty"`
+	WebsiteUrl   *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	TermsUrl     *string `protobuf:"bytes,7,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	PrivacyUrl   *string `protobuf:"bytes,8,opt,name=privacy_url,json=privacyUrl,proto3,oneof" json:"privacy_url,omitempty"`
+	// The language for visitors who have not chosen one.
+	Locale        PortalLocale `protobuf:"varint,9,opt,name=locale,proto3,enum=affiliate.v1.PortalLocale" json:"locale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortalBranding) Reset() {
+	*x = PortalBranding{}
+	mi := &file_affiliate_v1_portal_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortalBranding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortalBranding) ProtoMessage() {}
+
+func (x *PortalBranding) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_portal_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortalBranding.ProtoReflect.Descriptor instead.
+func (*PortalBranding) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PortalBranding) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetSlug() string {
+	if x != nil {
+		return x.Slug
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetPalette() *AccentPalette {
+	if x != nil {
+		return x.Palette
+	}
+	return nil
+}
+
+func (x *PortalBranding) GetLogoUrl() string {
+	if x != nil && x.LogoUrl != nil {
+		return *x.LogoUrl
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetSupportEmail() string {
+	if x != nil && x.SupportEmail != nil {
+		return *x.SupportEmail
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetWebsiteUrl() string {
+	if x != nil && x.WebsiteUrl != nil {
+		return *x.WebsiteUrl
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetTermsUrl() string {
+	if x != nil && x.TermsUrl != nil {
+		return *x.TermsUrl
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetPrivacyUrl() string {
+	if x != nil && x.PrivacyUrl != nil {
+		return *x.PrivacyUrl
+	}
+	return ""
+}
+
+func (x *PortalBranding) GetLocale() PortalLocale {
+	if x != nil {
+		return x.Locale
+	}
+	return PortalLocale_PORTAL_LOCALE_UNSPECIFIED
+}
+
+// PortalProgram is the public page of a programme.
+type PortalProgram struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Slug        string                 `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
+	Mode        Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	Branding    *PortalBranding        `protobuf:"bytes,5,opt,name=branding,proto3" json:"branding,omitempty"`
+	Description *string                `protobuf:"bytes,6,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// The text of the page: plain text with paragraphs.
+	PublicText *string `protobuf:"bytes,7,opt,name=public_text,json=publicText,proto3,oneof" json:"public_text,omitempty"`
+	WebsiteUrl *string `protobuf:"bytes,8,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	// The currency of all amounts, an ISO 4217 code in upper case.
+	Currency string `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The commission rules for all partners, with the hold period.
+	CommissionRules *CommissionRules `protobuf:"bytes,10,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
+	// The commission in English words, for example `20% of each sale, for 12 months`.
+	Rate string `protobuf:"bytes,11,opt,name=rate,proto3" json:"rate,omitempty"`
+	// The attribution window: the number of 24-hour days after a click in which a
+	// conversion is attributed to the click.
+	AttributionWindowDays int32 `protobuf:"varint,12,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
+	// The smallest payout, in minor units of `currency`.
+	MinPayoutCents int64 `protobuf:"varint,13,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
+	// The number of days after the approval of a commission before it is paid out.
+	PayoutTermDays int32 `protobuf:"varint,14,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
+	// The programme's terms. If this or `termsText` is set, an application must have
+	// `acceptTerms` true.
+	TermsUrl *string `protobuf:"bytes,15,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	// The programme's terms as a plain text, instead of `termsUrl`.
+	TermsText *string `protobuf:"bytes,16,opt,name=terms_text,json=termsText,proto3,oneof" json:"terms_text,omitempty"`
+	// The version of the terms, which an application sends back as `termsVersion`.
+	TermsVersion int32 `protobuf:"varint,17,opt,name=terms_version,json=termsVersion,proto3" json:"terms_version,omitempty"`
+	// The questions that an application answers.
+	ApplicationQuestions []*ApplicationQuestion `protobuf:"bytes,18,rep,name=application_questions,json=applicationQuestions,proto3" json:"application_questions,omitempty"`
+	// Whether partners who apply are approved at once.
+	AutoApprovePartners bool `protobuf:"varint,19,opt,name=auto_approve_partners,json=autoApprovePartners,proto3" json:"auto_approve_partners,omitempty"`
+	// Whether a person without an account needs an invitation to register as a partner.
+	RegistrationNeedsInvitation bool `protobuf:"varint,20,opt,name=registration_needs_invitation,json=registrationNeedsInvitation,proto3" json:"registration_needs_invitation,omitempty"`
+	unknownFields               protoimpl.UnknownFields
+	sizeCache                   protoimpl.SizeCache
+}
+
+func (x *PortalProgram) Reset() {
+	*x = PortalProgram{}
+	mi := &file_affiliate_v1_portal_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortalProgram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortalProgram) ProtoMessage() {}
+
+func (x *PortalProgram) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_portal_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortalProgram.ProtoReflect.Descriptor instead.
+func (*PortalProgram) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PortalProgram) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetSlug() string {
+	if x != nil {
+		return x.Slug
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *PortalProgram) GetBranding() *PortalBranding {
+	if x != nil {
+		return x.Branding
+	}
+	return nil
+}
+
+func (x *PortalProgram) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetPublicText() string {
+	if x != nil && x.PublicText != nil {
+		return *x.PublicText
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetWebsiteUrl() string {
+	if x != nil && x.WebsiteUrl != nil {
+		return *x.WebsiteUrl
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetCommissionRules() *CommissionRules {
+	if x != nil {
+		return x.CommissionRules
+	}
+	return nil
+}
+
+func (x *PortalProgram) GetRate() string {
+	if x != nil {
+		return x.Rate
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetAttributionWindowDays() int32 {
+	if x != nil {
+		return x.AttributionWindowDays
+	}
+	return 0
+}
+
+func (x *PortalProgram) GetMinPayoutCents() int64 {
+	if x != nil {
+		return x.MinPayoutCents
+	}
+	return 0
+}
+
+func (x *PortalProgram) GetPayoutTermDays() int32 {
+	if x != nil {
+		return x.PayoutTermDays
+	}
+	return 0
+}
+
+func (x *PortalProgram) GetTermsUrl() string {
+	if x != nil && x.TermsUrl != nil {
+		return *x.TermsUrl
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetTermsText() string {
+	if x != nil && x.TermsText != nil {
+		return *x.TermsText
+	}
+	return ""
+}
+
+func (x *PortalProgram) GetTermsVersion() int32 {
+	if x != nil {
+		return x.TermsVersion
+	}
+	return 0
+}
+
+func (x *PortalProgram) GetApplicationQuestions() []*ApplicationQuestion {
+	if x != nil {
+		return x.ApplicationQuestions
+	}
+	return nil
+}
+
+func (x *PortalProgram) GetAutoApprovePartners() bool {
+	if x != nil {
+		return x.AutoApprovePartners
+	}
+	return false
+}
+
+func (x *PortalProgram) GetRegistrationNeedsInvitation() bool {
+	if x != nil {
+		return x.RegistrationNeedsInvitation
+	}
+	return false
+}
+
+type LookupPortalInviteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token of the invitation.
+	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupPortalInviteRequest) Reset() {
+	*x = LookupPortalInviteRequest{}
+	mi := &file_affiliate_v1_portal_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupPortalInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupPortalInviteRequest) ProtoMessage() {}
+
+func (x *LookupPortalInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_portal_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupPortalInviteRequest.ProtoReflect.Descriptor instead.
+func (*LookupPortalInviteRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LookupPortalInviteRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+// PortalInvite is an invitation that can be accepted.
+type PortalInvite struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `member` for the workspace of a merchant, `partner` for a programme.
+	Kind PortalInviteKind `protobuf:"varint,1,opt,name=kind,proto3,enum=affiliate.v1.PortalInviteKind" json:"kind,omitempty"`
+	// The invited e-mail address, masked.
+	Email     string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The workspace that invites.
+	Branding *PortalBranding `protobuf:"bytes,4,opt,name=branding,proto3" json:"branding,omitempty"`
+	// The role that the member will have. Null if the kind is `partner`.
+	Role Role `protobuf:"varint,5,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The programme, whether it is public or not. Null if the kind is `member`.
+	Program *PortalProgram `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
+	// The rate of the group that the partner will be in, which replaces the rate of the
+	// programme. Null if there is none.
+	CommissionRate *CommissionRate `protobuf:"bytes,7,opt,name=commission_rate,json=commissionRate,proto3" json:"commission_rate,omitempty"`
+	// The partner's commission in English words. Null if the kind is `member`.
+	Rate          *string `protobuf:"bytes,8,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortalInvite) Reset() {
+	*x = PortalInvite{}
+	mi := &file_affiliate_v1_portal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortalInvite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortalInvite) ProtoMessage() {}
+
+func (x *PortalInvite) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_portal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortalInvite.ProtoReflect.Descriptor instead.
+func (*PortalInvite) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_portal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PortalInvite) GetKind() PortalInviteKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PortalInviteKind_PORTAL_INVITE_KIND_UNSPECIFIED
+}
+
+func (x *PortalInvite) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *PortalInvite) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *PortalInvite) GetBranding() *PortalBranding {
+	if x != nil {
+		return x.Branding
+	}
+	return nil
+}
+
+func (x *PortalInvite) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *PortalInvite) GetProgram() *PortalProgram {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
+func (x *PortalInvite) GetCommissionRate() *CommissionRate {
+	if x != nil {
+		return x.CommissionRate
+	}
+	return nil
+}
+
+func (x *PortalInvite) GetRate() string {
+	if x != nil && x.Rate != nil {
+		return *x.Rate
+	}
+	return ""
+}
+
 var File_affiliate_v1_portal_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_portal_proto_rawDesc = "" +
 	"\n" +
-	"\x19affiliate/v1/portal.proto\x12\faffiliate.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\".\n" +
+	"\x19affiliate/v1/portal.proto\x12\faffiliate.v1\x1a\x1baffiliate/v1/branding.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\".\n" +
 	"\x14GetPortalLogoRequest\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest2\x83\x01\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x8b\x01\n" +
+	"\x17GetPortalProgramRequest\x12%\n" +
+	"\x0eworkspace_slug\x18\x01 \x01(\tR\rworkspaceSlug\x12!\n" +
+	"\fprogram_slug\x18\x02 \x01(\tR\vprogramSlug\x12&\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\"\xa8\x03\n" +
+	"\x0ePortalBranding\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04slug\x18\x02 \x01(\tR\x04slug\x125\n" +
+	"\apalette\x18\x03 \x01(\v2\x1b.affiliate.v1.AccentPaletteR\apalette\x12\x1e\n" +
+	"\blogo_url\x18\x04 \x01(\tH\x00R\alogoUrl\x88\x01\x01\x12(\n" +
+	"\rsupport_email\x18\x05 \x01(\tH\x01R\fsupportEmail\x88\x01\x01\x12$\n" +
+	"\vwebsite_url\x18\x06 \x01(\tH\x02R\n" +
+	"websiteUrl\x88\x01\x01\x12 \n" +
+	"\tterms_url\x18\a \x01(\tH\x03R\btermsUrl\x88\x01\x01\x12$\n" +
+	"\vprivacy_url\x18\b \x01(\tH\x04R\n" +
+	"privacyUrl\x88\x01\x01\x122\n" +
+	"\x06locale\x18\t \x01(\x0e2\x1a.affiliate.v1.PortalLocaleR\x06localeB\v\n" +
+	"\t_logo_urlB\x10\n" +
+	"\x0e_support_emailB\x0e\n" +
+	"\f_website_urlB\f\n" +
+	"\n" +
+	"_terms_urlB\x0e\n" +
+	"\f_privacy_url\"\xaa\a\n" +
+	"\rPortalProgram\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04slug\x18\x03 \x01(\tR\x04slug\x12&\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x128\n" +
+	"\bbranding\x18\x05 \x01(\v2\x1c.affiliate.v1.PortalBrandingR\bbranding\x12%\n" +
+	"\vdescription\x18\x06 \x01(\tH\x00R\vdescription\x88\x01\x01\x12$\n" +
+	"\vpublic_text\x18\a \x01(\tH\x01R\n" +
+	"publicText\x88\x01\x01\x12$\n" +
+	"\vwebsite_url\x18\b \x01(\tH\x02R\n" +
+	"websiteUrl\x88\x01\x01\x12\x1a\n" +
+	"\bcurrency\x18\t \x01(\tR\bcurrency\x12H\n" +
+	"\x10commission_rules\x18\n" +
+	" \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x0fcommissionRules\x12\x12\n" +
+	"\x04rate\x18\v \x01(\tR\x04rate\x126\n" +
+	"\x17attribution_window_days\x18\f \x01(\x05R\x15attributionWindowDays\x12(\n" +
+	"\x10min_payout_cents\x18\r \x01(\x03R\x0eminPayoutCents\x12(\n" +
+	"\x10payout_term_days\x18\x0e \x01(\x05R\x0epayoutTermDays\x12 \n" +
+	"\tterms_url\x18\x0f \x01(\tH\x03R\btermsUrl\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"terms_text\x18\x10 \x01(\tH\x04R\ttermsText\x88\x01\x01\x12#\n" +
+	"\rterms_version\x18\x11 \x01(\x05R\ftermsVersion\x12V\n" +
+	"\x15application_questions\x18\x12 \x03(\v2!.affiliate.v1.ApplicationQuestionR\x14applicationQuestions\x122\n" +
+	"\x15auto_approve_partners\x18\x13 \x01(\bR\x13autoApprovePartners\x12B\n" +
+	"\x1dregistration_needs_invitation\x18\x14 \x01(\bR\x1bregistrationNeedsInvitationB\x0e\n" +
+	"\f_descriptionB\x0e\n" +
+	"\f_public_textB\x0e\n" +
+	"\f_website_urlB\f\n" +
+	"\n" +
+	"_terms_urlB\r\n" +
+	"\v_terms_text\"=\n" +
+	"\x19LookupPortalInviteRequest\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\"\x95\x03\n" +
+	"\fPortalInvite\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.affiliate.v1.PortalInviteKindR\x04kind\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\x129\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x128\n" +
+	"\bbranding\x18\x04 \x01(\v2\x1c.affiliate.v1.PortalBrandingR\bbranding\x12&\n" +
+	"\x04role\x18\x05 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x125\n" +
+	"\aprogram\x18\x06 \x01(\v2\x1b.affiliate.v1.PortalProgramR\aprogram\x12E\n" +
+	"\x0fcommission_rate\x18\a \x01(\v2\x1c.affiliate.v1.CommissionRateR\x0ecommissionRate\x12\x17\n" +
+	"\x04rate\x18\b \x01(\tH\x00R\x04rate\x88\x01\x01B\a\n" +
+	"\x05_rate*u\n" +
+	"\x10PortalInviteKind\x12\"\n" +
+	"\x1ePORTAL_INVITE_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19PORTAL_INVITE_KIND_MEMBER\x10\x01\x12\x1e\n" +
+	"\x1aPORTAL_INVITE_KIND_PARTNER\x10\x022\xa3\x03\n" +
 	"\rPortalService\x12r\n" +
-	"\rGetPortalLogo\x12\".affiliate.v1.GetPortalLogoRequest\x1a\x14.google.api.HttpBody\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/portal/logos/{digest}0\x01B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\rGetPortalLogo\x12\".affiliate.v1.GetPortalLogoRequest\x1a\x14.google.api.HttpBody\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/portal/logos/{digest}0\x01\x12\x97\x01\n" +
+	"\x10GetPortalProgram\x12%.affiliate.v1.GetPortalProgramRequest\x1a\x1b.affiliate.v1.PortalProgram\"?\x82\xd3\xe4\x93\x029\x127/api/v1/portal/programs/{workspace_slug}/{program_slug}\x12\x83\x01\n" +
+	"\x12LookupPortalInvite\x12'.affiliate.v1.LookupPortalInviteRequest\x1a\x1a.affiliate.v1.PortalInvite\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/portal/invites/lookupB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_portal_proto_rawDescOnce sync.Once
@@ -90,19 +761,51 @@ func file_affiliate_v1_portal_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_portal_proto_rawDescData
 }
 
-var file_affiliate_v1_portal_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_affiliate_v1_portal_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_affiliate_v1_portal_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_affiliate_v1_portal_proto_goTypes = []any{
-	(*GetPortalLogoRequest)(nil), // 0: affiliate.v1.GetPortalLogoRequest
-	(*httpbody.HttpBody)(nil),    // 1: google.api.HttpBody
+	(PortalInviteKind)(0),             // 0: affiliate.v1.PortalInviteKind
+	(*GetPortalLogoRequest)(nil),      // 1: affiliate.v1.GetPortalLogoRequest
+	(*GetPortalProgramRequest)(nil),   // 2: affiliate.v1.GetPortalProgramRequest
+	(*PortalBranding)(nil),            // 3: affiliate.v1.PortalBranding
+	(*PortalProgram)(nil),             // 4: affiliate.v1.PortalProgram
+	(*LookupPortalInviteRequest)(nil), // 5: affiliate.v1.LookupPortalInviteRequest
+	(*PortalInvite)(nil),              // 6: affiliate.v1.PortalInvite
+	(Mode)(0),                         // 7: affiliate.v1.Mode
+	(*AccentPalette)(nil),             // 8: affiliate.v1.AccentPalette
+	(PortalLocale)(0),                 // 9: affiliate.v1.PortalLocale
+	(*CommissionRules)(nil),           // 10: affiliate.v1.CommissionRules
+	(*ApplicationQuestion)(nil),       // 11: affiliate.v1.ApplicationQuestion
+	(*timestamppb.Timestamp)(nil),     // 12: google.protobuf.Timestamp
+	(Role)(0),                         // 13: affiliate.v1.Role
+	(*CommissionRate)(nil),            // 14: affiliate.v1.CommissionRate
+	(*httpbody.HttpBody)(nil),         // 15: google.api.HttpBody
 }
 var file_affiliate_v1_portal_proto_depIdxs = []int32{
-	0, // 0: affiliate.v1.PortalService.GetPortalLogo:input_type -> affiliate.v1.GetPortalLogoRequest
-	1, // 1: affiliate.v1.PortalService.GetPortalLogo:output_type -> google.api.HttpBody
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	7,  // 0: affiliate.v1.GetPortalProgramRequest.mode:type_name -> affiliate.v1.Mode
+	8,  // 1: affiliate.v1.PortalBranding.palette:type_name -> affiliate.v1.AccentPalette
+	9,  // 2: affiliate.v1.PortalBranding.locale:type_name -> affiliate.v1.PortalLocale
+	7,  // 3: affiliate.v1.PortalProgram.mode:type_name -> affiliate.v1.Mode
+	3,  // 4: affiliate.v1.PortalProgram.branding:type_name -> affiliate.v1.PortalBranding
+	10, // 5: affiliate.v1.PortalProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	11, // 6: affiliate.v1.PortalProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	0,  // 7: affiliate.v1.PortalInvite.kind:type_name -> affiliate.v1.PortalInviteKind
+	12, // 8: affiliate.v1.PortalInvite.expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 9: affiliate.v1.PortalInvite.branding:type_name -> affiliate.v1.PortalBranding
+	13, // 10: affiliate.v1.PortalInvite.role:type_name -> affiliate.v1.Role
+	4,  // 11: affiliate.v1.PortalInvite.program:type_name -> affiliate.v1.PortalProgram
+	14, // 12: affiliate.v1.PortalInvite.commission_rate:type_name -> affiliate.v1.CommissionRate
+	1,  // 13: affiliate.v1.PortalService.GetPortalLogo:input_type -> affiliate.v1.GetPortalLogoRequest
+	2,  // 14: affiliate.v1.PortalService.GetPortalProgram:input_type -> affiliate.v1.GetPortalProgramRequest
+	5,  // 15: affiliate.v1.PortalService.LookupPortalInvite:input_type -> affiliate.v1.LookupPortalInviteRequest
+	15, // 16: affiliate.v1.PortalService.GetPortalLogo:output_type -> google.api.HttpBody
+	4,  // 17: affiliate.v1.PortalService.GetPortalProgram:output_type -> affiliate.v1.PortalProgram
+	6,  // 18: affiliate.v1.PortalService.LookupPortalInvite:output_type -> affiliate.v1.PortalInvite
+	16, // [16:19] is the sub-list for method output_type
+	13, // [13:16] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_portal_proto_init() }
@@ -110,18 +813,26 @@ func file_affiliate_v1_portal_proto_init() {
 	if File_affiliate_v1_portal_proto != nil {
 		return
 	}
+	file_affiliate_v1_branding_proto_init()
+	file_affiliate_v1_common_proto_init()
+	file_affiliate_v1_program_proto_init()
+	file_affiliate_v1_workspace_proto_init()
+	file_affiliate_v1_portal_proto_msgTypes[2].OneofWrappers = []any{}
+	file_affiliate_v1_portal_proto_msgTypes[3].OneofWrappers = []any{}
+	file_affiliate_v1_portal_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_portal_proto_rawDesc), len(file_affiliate_v1_portal_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      1,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_affiliate_v1_portal_proto_goTypes,
 		DependencyIndexes: file_affiliate_v1_portal_proto_depIdxs,
+		EnumInfos:         file_affiliate_v1_portal_proto_enumTypes,
 		MessageInfos:      file_affiliate_v1_portal_proto_msgTypes,
 	}.Build()
 	File_affiliate_v1_portal_proto = out.File

@@ -138,3 +138,840 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = GetPortalLogoRequestValidationError{}
+
+// Validate checks the field values on GetPortalProgramRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetPortalProgramRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetPortalProgramRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetPortalProgramRequestMultiError, or nil if none found.
+func (m *GetPortalProgramRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetPortalProgramRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for WorkspaceSlug
+
+	// no validation rules for ProgramSlug
+
+	// no validation rules for Mode
+
+	if len(errors) > 0 {
+		return GetPortalProgramRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetPortalProgramRequestMultiError is an error wrapping multiple validation
+// errors returned by GetPortalProgramRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetPortalProgramRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetPortalProgramRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetPortalProgramRequestMultiError) AllErrors() []error { return m }
+
+// GetPortalProgramRequestValidationError is the validation error returned by
+// GetPortalProgramRequest.Validate if the designated constraints aren't met.
+type GetPortalProgramRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetPortalProgramRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetPortalProgramRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetPortalProgramRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetPortalProgramRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetPortalProgramRequestValidationError) ErrorName() string {
+	return "GetPortalProgramRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetPortalProgramRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetPortalProgramRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetPortalProgramRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetPortalProgramRequestValidationError{}
+
+// Validate checks the field values on PortalBranding with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *PortalBranding) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PortalBranding with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in PortalBrandingMultiError,
+// or nil if none found.
+func (m *PortalBranding) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PortalBranding) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Name
+
+	// no validation rules for Slug
+
+	if all {
+		switch v := interface{}(m.GetPalette()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalBrandingValidationError{
+					field:  "Palette",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalBrandingValidationError{
+					field:  "Palette",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPalette()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalBrandingValidationError{
+				field:  "Palette",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Locale
+
+	if m.LogoUrl != nil {
+		// no validation rules for LogoUrl
+	}
+
+	if m.SupportEmail != nil {
+		// no validation rules for SupportEmail
+	}
+
+	if m.WebsiteUrl != nil {
+		// no validation rules for WebsiteUrl
+	}
+
+	if m.TermsUrl != nil {
+		// no validation rules for TermsUrl
+	}
+
+	if m.PrivacyUrl != nil {
+		// no validation rules for PrivacyUrl
+	}
+
+	if len(errors) > 0 {
+		return PortalBrandingMultiError(errors)
+	}
+
+	return nil
+}
+
+// PortalBrandingMultiError is an error wrapping multiple validation errors
+// returned by PortalBranding.ValidateAll() if the designated constraints
+// aren't met.
+type PortalBrandingMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PortalBrandingMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PortalBrandingMultiError) AllErrors() []error { return m }
+
+// PortalBrandingValidationError is the validation error returned by
+// PortalBranding.Validate if the designated constraints aren't met.
+type PortalBrandingValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PortalBrandingValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PortalBrandingValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PortalBrandingValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PortalBrandingValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PortalBrandingValidationError) ErrorName() string { return "PortalBrandingValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PortalBrandingValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPortalBranding.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PortalBrandingValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PortalBrandingValidationError{}
+
+// Validate checks the field values on PortalProgram with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *PortalProgram) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PortalProgram with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in PortalProgramMultiError, or
+// nil if none found.
+func (m *PortalProgram) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PortalProgram) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for Name
+
+	// no validation rules for Slug
+
+	// no validation rules for Mode
+
+	if all {
+		switch v := interface{}(m.GetBranding()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalProgramValidationError{
+					field:  "Branding",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalProgramValidationError{
+					field:  "Branding",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBranding()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalProgramValidationError{
+				field:  "Branding",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Currency
+
+	if all {
+		switch v := interface{}(m.GetCommissionRules()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalProgramValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalProgramValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionRules()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalProgramValidationError{
+				field:  "CommissionRules",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Rate
+
+	// no validation rules for AttributionWindowDays
+
+	// no validation rules for MinPayoutCents
+
+	// no validation rules for PayoutTermDays
+
+	// no validation rules for TermsVersion
+
+	for idx, item := range m.GetApplicationQuestions() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, PortalProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, PortalProgramValidationError{
+						field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return PortalProgramValidationError{
+					field:  fmt.Sprintf("ApplicationQuestions[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for AutoApprovePartners
+
+	// no validation rules for RegistrationNeedsInvitation
+
+	if m.Description != nil {
+		// no validation rules for Description
+	}
+
+	if m.PublicText != nil {
+		// no validation rules for PublicText
+	}
+
+	if m.WebsiteUrl != nil {
+		// no validation rules for WebsiteUrl
+	}
+
+	if m.TermsUrl != nil {
+		// no validation rules for TermsUrl
+	}
+
+	if m.TermsText != nil {
+		// no validation rules for TermsText
+	}
+
+	if len(errors) > 0 {
+		return PortalProgramMultiError(errors)
+	}
+
+	return nil
+}
+
+// PortalProgramMultiError is an error wrapping multiple validation errors
+// returned by PortalProgram.ValidateAll() if the designated constraints
+// aren't met.
+type PortalProgramMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PortalProgramMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PortalProgramMultiError) AllErrors() []error { return m }
+
+// PortalProgramValidationError is the validation error returned by
+// PortalProgram.Validate if the designated constraints aren't met.
+type PortalProgramValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PortalProgramValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PortalProgramValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PortalProgramValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PortalProgramValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PortalProgramValidationError) ErrorName() string { return "PortalProgramValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PortalProgramValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPortalProgram.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PortalProgramValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PortalProgramValidationError{}
+
+// Validate checks the field values on LookupPortalInviteRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *LookupPortalInviteRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on LookupPortalInviteRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// LookupPortalInviteRequestMultiError, or nil if none found.
+func (m *LookupPortalInviteRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *LookupPortalInviteRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetToken()); l < 1 || l > 512 {
+		err := LookupPortalInviteRequestValidationError{
+			field:  "Token",
+			reason: "value length must be between 1 and 512 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return LookupPortalInviteRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// LookupPortalInviteRequestMultiError is an error wrapping multiple validation
+// errors returned by LookupPortalInviteRequest.ValidateAll() if the
+// designated constraints aren't met.
+type LookupPortalInviteRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m LookupPortalInviteRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m LookupPortalInviteRequestMultiError) AllErrors() []error { return m }
+
+// LookupPortalInviteRequestValidationError is the validation error returned by
+// LookupPortalInviteRequest.Validate if the designated constraints aren't met.
+type LookupPortalInviteRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e LookupPortalInviteRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e LookupPortalInviteRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e LookupPortalInviteRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e LookupPortalInviteRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e LookupPortalInviteRequestValidationError) ErrorName() string {
+	return "LookupPortalInviteRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e LookupPortalInviteRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sLookupPortalInviteRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = LookupPortalInviteRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = LookupPortalInviteRequestValidationError{}
+
+// Validate checks the field values on PortalInvite with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *PortalInvite) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PortalInvite with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in PortalInviteMultiError, or
+// nil if none found.
+func (m *PortalInvite) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PortalInvite) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Kind
+
+	// no validation rules for Email
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalInviteValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetBranding()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "Branding",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "Branding",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBranding()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalInviteValidationError{
+				field:  "Branding",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	// no validation rules for Role
+
+	if all {
+		switch v := interface{}(m.GetProgram()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "Program",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "Program",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetProgram()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalInviteValidationError{
+				field:  "Program",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCommissionRate()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "CommissionRate",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PortalInviteValidationError{
+					field:  "CommissionRate",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionRate()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PortalInviteValidationError{
+				field:  "CommissionRate",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.Rate != nil {
+		// no validation rules for Rate
+	}
+
+	if len(errors) > 0 {
+		return PortalInviteMultiError(errors)
+	}
+
+	return nil
+}
+
+// PortalInviteMultiError is an error wrapping multiple validation errors
+// returned by PortalInvite.ValidateAll() if the designated constraints aren't met.
+type PortalInviteMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PortalInviteMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PortalInviteMultiError) AllErrors() []error { return m }
+
+// PortalInviteValidationError is the validation error returned by
+// PortalInvite.Validate if the designated constraints aren't met.
+type PortalInviteValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PortalInviteValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PortalInviteValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PortalInviteValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PortalInviteValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PortalInviteValidationError) ErrorName() string { return "PortalInviteValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PortalInviteValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPortalInvite.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PortalInviteValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PortalInviteValidationError{}

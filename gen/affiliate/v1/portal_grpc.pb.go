@@ -20,7 +20,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PortalService_GetPortalLogo_FullMethodName = "/affiliate.v1.PortalService/GetPortalLogo"
+	PortalService_GetPortalLogo_FullMethodName      = "/affiliate.v1.PortalService/GetPortalLogo"
+	PortalService_GetPortalProgram_FullMethodName   = "/affiliate.v1.PortalService/GetPortalProgram"
+	PortalService_LookupPortalInvite_FullMethodName = "/affiliate.v1.PortalService/LookupPortalInvite"
 )
 
 // PortalServiceClient is the client API for PortalService service.
@@ -34,6 +36,20 @@ type PortalServiceClient interface {
 	// `logoUrl` of a branding. The file of an address never changes, so caches can store it
 	// without a limit. After a logo was replaced or removed, its address is NOT_FOUND.
 	GetPortalLogo(ctx context.Context, in *GetPortalLogoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
+	// GetPortalProgram returns the public page of a programme. The mode is a parameter, because
+	// calls without a credential have no mode. The programme must be active and public. In all other cases the response is
+	// NOT_FOUND, so it does not show which programmes exist. Caches can store the page for a
+	// minute.
+	//
+	// Errors: NOT_FOUND if there is no such page.
+	GetPortalProgram(ctx context.Context, in *GetPortalProgramRequest, opts ...grpc.CallOption) (*PortalProgram, error)
+	// LookupPortalInvite returns what an invited person needs to decide about an invitation,
+	// of either mode. It does not say whether the person has an account, and it changes
+	// nothing.
+	//
+	// Errors: NOT_FOUND if the token is unknown, expired, used or revoked, or if the programme
+	// is not active.
+	LookupPortalInvite(ctx context.Context, in *LookupPortalInviteRequest, opts ...grpc.CallOption) (*PortalInvite, error)
 }
 
 type portalServiceClient struct {
@@ -63,6 +79,26 @@ func (c *portalServiceClient) GetPortalLogo(ctx context.Context, in *GetPortalLo
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PortalService_GetPortalLogoClient = grpc.ServerStreamingClient[httpbody.HttpBody]
 
+func (c *portalServiceClient) GetPortalProgram(ctx context.Context, in *GetPortalProgramRequest, opts ...grpc.CallOption) (*PortalProgram, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PortalProgram)
+	err := c.cc.Invoke(ctx, PortalService_GetPortalProgram_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *portalServiceClient) LookupPortalInvite(ctx context.Context, in *LookupPortalInviteRequest, opts ...grpc.CallOption) (*PortalInvite, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PortalInvite)
+	err := c.cc.Invoke(ctx, PortalService_LookupPortalInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PortalServiceServer is the server API for PortalService service.
 // All implementations must embed UnimplementedPortalServiceServer
 // for forward compatibility.
@@ -74,6 +110,20 @@ type PortalServiceServer interface {
 	// `logoUrl` of a branding. The file of an address never changes, so caches can store it
 	// without a limit. After a logo was replaced or removed, its address is NOT_FOUND.
 	GetPortalLogo(*GetPortalLogoRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
+	// GetPortalProgram returns the public page of a programme. The mode is a parameter, because
+	// calls without a credential have no mode. The programme must be active and public. In all other cases the response is
+	// NOT_FOUND, so it does not show which programmes exist. Caches can store the page for a
+	// minute.
+	//
+	// Errors: NOT_FOUND if there is no such page.
+	GetPortalProgram(context.Context, *GetPortalProgramRequest) (*PortalProgram, error)
+	// LookupPortalInvite returns what an invited person needs to decide about an invitation,
+	// of either mode. It does not say whether the person has an account, and it changes
+	// nothing.
+	//
+	// Errors: NOT_FOUND if the token is unknown, expired, used or revoked, or if the programme
+	// is not active.
+	LookupPortalInvite(context.Context, *LookupPortalInviteRequest) (*PortalInvite, error)
 	mustEmbedUnimplementedPortalServiceServer()
 }
 
@@ -86,6 +136,12 @@ type UnimplementedPortalServiceServer struct{}
 
 func (UnimplementedPortalServiceServer) GetPortalLogo(*GetPortalLogoRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method GetPortalLogo not implemented")
+}
+func (UnimplementedPortalServiceServer) GetPortalProgram(context.Context, *GetPortalProgramRequest) (*PortalProgram, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPortalProgram not implemented")
+}
+func (UnimplementedPortalServiceServer) LookupPortalInvite(context.Context, *LookupPortalInviteRequest) (*PortalInvite, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookupPortalInvite not implemented")
 }
 func (UnimplementedPortalServiceServer) mustEmbedUnimplementedPortalServiceServer() {}
 func (UnimplementedPortalServiceServer) testEmbeddedByValue()                       {}
@@ -119,13 +175,58 @@ func _PortalService_GetPortalLogo_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PortalService_GetPortalLogoServer = grpc.ServerStreamingServer[httpbody.HttpBody]
 
+func _PortalService_GetPortalProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPortalProgramRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PortalServiceServer).GetPortalProgram(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PortalService_GetPortalProgram_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PortalServiceServer).GetPortalProgram(ctx, req.(*GetPortalProgramRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PortalService_LookupPortalInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookupPortalInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PortalServiceServer).LookupPortalInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PortalService_LookupPortalInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PortalServiceServer).LookupPortalInvite(ctx, req.(*LookupPortalInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PortalService_ServiceDesc is the grpc.ServiceDesc for PortalService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var PortalService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "affiliate.v1.PortalService",
 	HandlerType: (*PortalServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetPortalProgram",
+			Handler:    _PortalService_GetPortalProgram_Handler,
+		},
+		{
+			MethodName: "LookupPortalInvite",
+			Handler:    _PortalService_LookupPortalInvite_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "GetPortalLogo",

@@ -41,6 +41,10 @@ var (
 		from participant_invites i
 		where i.workspace_id = $1 and i.mode = $2 and i.program_id = $3 and i.email = $4 and i.ended_at is null
 		for no key update`
+	inviteByToken = `
+		select ` + inviteColumns + `
+		from participant_invites i
+		where (i.digest = $1 or i.mail_digest = $1) and i.mode in ('test', 'live')`
 	// A partner's call contains no workspace; the token determines it.
 	lockInviteByToken = `
 		select ` + inviteColumns + `
@@ -57,6 +61,12 @@ func Invite(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affi
 // LockInvite locks an invitation and returns it, also if it has ended. Errors: NOT_FOUND.
 func LockInvite(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.InviteID) (participant.Invite, error) {
 	return postgres.OneRow[participant.Invite](tx.Query(ctx, lockInvite, scope.Workspace, scope.Mode, id))
+}
+
+// InviteByToken returns the invitation, of either mode, with a token that has the given digest. The
+// token determines the workspace. Errors: NOT_FOUND.
+func InviteByToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (participant.Invite, error) {
+	return postgres.OneRow[participant.Invite](db.Query(ctx, inviteByToken, digest[:]))
 }
 
 // LockInviteByToken does the same as LockInvite for the invitation with a token that has the

@@ -183,3 +183,14 @@ func ListRules(
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": id, "limit": page.Size, "offset": page.Offset(),
 	})
 }
+
+// selectPublic reads an active and public programme by the slug of its workspace and its own.
+var selectPublic = `
+	select ` + Columns + `
+	from workspaces w join programs p on p.workspace_id = w.id
+	where w.slug = $1 and w.erased_at is null and p.mode = $2 and p.slug = $3 and p.status = 'active' and p.is_public`
+
+// Public returns a programme that has a public page. Errors: NOT_FOUND.
+func Public(ctx context.Context, db *postgres.DB, mode affiliate.Mode, workspaceSlug, slug string) (program.Program, error) {
+	return postgres.OneRow[program.Program](db.Query(ctx, selectPublic, workspaceSlug, mode, slug))
+}
