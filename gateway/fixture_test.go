@@ -130,6 +130,8 @@ func (f *fakeCore) takeCalls() []receivedCall {
 func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterHealthServiceServer(server, affiliatev1.UnimplementedHealthServiceServer{})
 	affiliatev1.RegisterAccountServiceServer(server, affiliatev1.UnimplementedAccountServiceServer{})
+	affiliatev1.RegisterBrandingServiceServer(server, affiliatev1.UnimplementedBrandingServiceServer{})
+	affiliatev1.RegisterPortalServiceServer(server, affiliatev1.UnimplementedPortalServiceServer{})
 	affiliatev1.RegisterServiceTokenServiceServer(server, affiliatev1.UnimplementedServiceTokenServiceServer{})
 	affiliatev1.RegisterWorkspaceServiceServer(server, affiliatev1.UnimplementedWorkspaceServiceServer{})
 	affiliatev1.RegisterProgramServiceServer(server, affiliatev1.UnimplementedProgramServiceServer{})

@@ -59,15 +59,15 @@ func (p *Participant) acceptTerms(program program.Program, terms TermsAcceptance
 // Apply returns a new participant for a partner who applies to the programme. It is approved if
 // the programme approves partners automatically. Errors: VALIDATION_ERROR if an answer is missing
 // or invalid, or if the programme has terms that were not accepted; TERMS_CHANGED.
-func Apply(program program.Program, partner account.User, answers map[string]string, terms TermsAcceptance, at time.Time) (Participant, error) {
-	p, err := newAcceptedParticipant(program, partner, terms, at)
+func Apply(target program.Program, partner account.User, answers map[string]string, terms TermsAcceptance, at time.Time) (Participant, error) {
+	p, err := newAcceptedParticipant(target, partner, terms, at)
 	if err != nil {
 		return p, err
 	}
-	if program.AutoApprovePartners {
+	if target.AutoApprovePartners {
 		p.Status, p.ApprovedAt = Approved, &at
 	}
-	p.Answers, err = program.CheckAnswers(answers)
+	p.Answers, err = program.CheckAnswers(target.Questions, answers)
 	return p, err
 }
 

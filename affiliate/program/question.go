@@ -77,20 +77,20 @@ func CheckQuestions(questions []Question) affiliate.Violations {
 	return found
 }
 
-// CheckAnswers validates the answers to the programme's questions, and returns them without empty
+// CheckAnswers validates the answers to the questions of a programme, and returns them without empty
 // answers. A programme without questions accepts all answers. Errors: VALIDATION_ERROR.
-func (p Program) CheckAnswers(answers map[string]string) (map[string]string, error) {
+func CheckAnswers(questions []Question, answers map[string]string) (map[string]string, error) {
 	given := map[string]string{}
 	for key, answer := range answers {
 		if answer = strings.TrimSpace(answer); answer != "" {
 			given[key] = answer
 		}
 	}
-	if len(p.Questions) == 0 {
+	if len(questions) == 0 {
 		return given, nil
 	}
 	var found affiliate.Violations
-	for _, q := range p.Questions {
+	for _, q := range questions {
 		answer, answered := given[q.Key]
 		switch {
 		case answered:
@@ -102,7 +102,7 @@ func (p Program) CheckAnswers(answers map[string]string) (map[string]string, err
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
-		if !slices.ContainsFunc(p.Questions, func(q Question) bool { return q.Key == key }) {
+		if !slices.ContainsFunc(questions, func(q Question) bool { return q.Key == key }) {
 			found.Add("answers["+key+"]", "must be the answer to a question of the programme")
 		}
 	}

@@ -37,15 +37,15 @@ func TestCheckQuestions(t *testing.T) {
 	}
 }
 
-func TestProgram_CheckAnswers(t *testing.T) {
-	p := Program{Questions: []Question{
+func TestCheckAnswers(t *testing.T) {
+	questions := []Question{
 		{Key: "name", Label: "Name of your channel", Type: TextQuestion, Required: true},
 		{Key: "plan", Label: "Your plan", Type: LongTextQuestion},
 		{Key: "site", Label: "Your site", Type: URLQuestion},
 		{Key: "size", Label: "Size", Type: SelectQuestion, Options: []string{"small", "large"}},
 		{Key: "adult", Label: "I am of age", Type: CheckboxQuestion, Required: true},
 		{Key: "news", Label: "Send me news", Type: CheckboxQuestion},
-	}}
+	}
 	full := map[string]string{"name": " Garden TV ", "plan": "one\n\ntwo", "site": "https://garden.example", "size": "large", "adult": "true", "news": "false"}
 	with := func(key, answer string) map[string]string {
 		changed := map[string]string{key: answer}
@@ -57,26 +57,26 @@ func TestProgram_CheckAnswers(t *testing.T) {
 		return changed
 	}
 	for name, tc := range map[string]struct {
-		program Program
-		answers map[string]string
-		field   string // of the violation, without answers[]
+		questions []Question
+		answers   map[string]string
+		field     string // of the violation, without answers[]
 	}{
-		"all":                       {program: p, answers: full},
-		"only the required":         {program: p, answers: map[string]string{"name": "x", "adult": "true"}},
-		"optional ones are empty":   {program: p, answers: with("site", " ")},
-		"required is missing":       {p, with("name", " "), "name"},
-		"line break in a line":      {p, with("name", "a\nb"), "name"},
-		"long line":                 {p, with("name", strings.Repeat("é", 201)), "name"},
-		"longest line":              {program: p, answers: with("name", strings.Repeat("é", 200))},
-		"no URL":                    {p, with("site", "javascript:alert(1)"), "site"},
-		"no option":                 {p, with("size", "medium"), "size"},
-		"no truth value":            {p, with("news", "yes"), "news"},
-		"required box is unchecked": {p, with("adult", "false"), "adult"},
-		"unknown question":          {p, with("colour", "red"), "colour"},
-		"without questions":         {program: Program{}, answers: map[string]string{"Why us?": "Because"}},
+		"all":                       {questions: questions, answers: full},
+		"only the required":         {questions: questions, answers: map[string]string{"name": "x", "adult": "true"}},
+		"optional ones are empty":   {questions: questions, answers: with("site", " ")},
+		"required is missing":       {questions, with("name", " "), "name"},
+		"line break in a line":      {questions, with("name", "a\nb"), "name"},
+		"long line":                 {questions, with("name", strings.Repeat("é", 201)), "name"},
+		"longest line":              {questions: questions, answers: with("name", strings.Repeat("é", 200))},
+		"no URL":                    {questions, with("site", "javascript:alert(1)"), "site"},
+		"no option":                 {questions, with("size", "medium"), "size"},
+		"no truth value":            {questions, with("news", "yes"), "news"},
+		"required box is unchecked": {questions, with("adult", "false"), "adult"},
+		"unknown question":          {questions, with("colour", "red"), "colour"},
+		"without questions":         {answers: map[string]string{"Why us?": "Because"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.program.CheckAnswers(tc.answers)
+			got, err := CheckAnswers(tc.questions, tc.answers)
 			if tc.field != "" {
 				var refusal *affiliate.Error
 				if !errors.As(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "answers["+tc.field+"]" {

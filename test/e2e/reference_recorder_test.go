@@ -99,7 +99,9 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 		recorded.Request = r.json(string(sent))
 	}
 	switch {
-	case got.body == "" || strings.HasPrefix(got.header.Get("Content-Type"), "image/"):
+	case got.body == "":
+	case strings.HasPrefix(got.header.Get("Content-Type"), "image/"):
+		recorded.Text = "(the bytes of the file)"
 	case strings.HasPrefix(got.header.Get("Content-Type"), "application/json"):
 		recorded.Response = r.json(got.body)
 	default:

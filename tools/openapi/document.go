@@ -202,6 +202,8 @@ func (b *builder) operation(r contract.Route) (object, error) {
 			content = withExample(content, body)
 		} else if form := b.examples[id].Form; form != "" {
 			content = withExample(content, formFields(form))
+		} else if file := b.examples[id].File; file != "" {
+			content = withExample(content, "(the bytes of "+file+")")
 		}
 		set(&operation, "requestBody", object{{"required", true}, {"content", content}})
 	case r.HasBody:

@@ -3806,6 +3806,33 @@ export interface paths {
         patch: operations["retryPayout"];
         trace?: never;
     };
+    "/api/v1/portal/invites/lookup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lookup a portal invitation
+         * @description Returns what an invited person needs to decide about an invitation,
+         *     of either mode. It does not say whether the person has an account, and it changes
+         *     nothing.
+         *
+         *     Errors: NOT_FOUND if the token is unknown, expired, used or revoked, or if the programme
+         *     is not active.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["lookupPortalInvite"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/portal/logos/{digest}": {
         parameters: {
             query?: never;
@@ -3822,6 +3849,33 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getPortalLogo"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/portal/programs/{workspaceSlug}/{programSlug}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a portal programme
+         * @description Returns the public page of a programme. The mode is a parameter, because
+         *     calls without a credential have no mode. The programme must be active and public. In all other cases the response is
+         *     NOT_FOUND, so it does not show which programmes exist. Caches can store the page for a
+         *     minute.
+         *
+         *     Errors: NOT_FOUND if there is no such page.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getPortalProgram"];
         put?: never;
         post?: never;
         delete?: never;
@@ -9142,12 +9196,12 @@ export interface components {
             /** @description The version of the service, for example `v1.2.0`. */
             version: string;
             /**
-             * @description Who can create a merchant account.
+             * @description Whether people can create a merchant account.
              * @enum {string|null}
              */
             merchantRegistration: "open" | "invite" | "closed" | null;
             /**
-             * @description Who can create a partner account: `open` or `invite`.
+             * @description Whether people can create a partner account: `open` or `invite`.
              * @enum {string|null}
              */
             partnerRegistration: "open" | "invite" | "closed" | null;
@@ -10119,6 +10173,10 @@ export interface components {
             /** @description The refresh token of the session. */
             refreshToken: string;
         };
+        LookupPortalInviteRequest: {
+            /** @description The token of the invitation. */
+            token: string;
+        };
         MarkPayoutFailedRequest: {
             /** @description Why the payout failed, 1 to 500 characters. The partner sees it. */
             reason: string;
@@ -10660,7 +10718,7 @@ export interface components {
         PartnerConversionLookup: {
             /** @description The sales, newest first, at most 100. */
             data: components["schemas"]["PartnerConversionMatch"][];
-            /** @description What an empty list means. Null if there are sales. */
+            /** @description The meaning of an empty list. Null if there are sales. */
             explanation: string | null;
         };
         /** @description PartnerConversionMatch is a sale that concerns the partner. */
@@ -11324,6 +11382,108 @@ export interface components {
              * @description The sum of the payouts, in minor units of `currency`.
              */
             amountCents: number;
+        };
+        /** @description PortalBranding is the branding of a workspace as visitors see it. */
+        PortalBranding: {
+            /** @description The name of the merchant for partners. */
+            name: string;
+            /** @description The short name of the workspace in the addresses of its public pages. */
+            slug: string;
+            /** @description The variants of the accent colour. Null means the colour of the portal. */
+            palette: components["schemas"]["AccentPalette"] | null;
+            /** @description The address of the logo. Null without a logo. */
+            logoUrl: string | null;
+            /** @description The address to which partners write. */
+            supportEmail: string | null;
+            websiteUrl: string | null;
+            termsUrl: string | null;
+            privacyUrl: string | null;
+            /**
+             * @description The language for visitors who have not chosen one.
+             * @enum {string|null}
+             */
+            locale: "en" | "de" | null;
+        };
+        /** @description PortalInvite is an invitation that can be accepted. */
+        PortalInvite: {
+            /**
+             * @description `member` for the workspace of a merchant, `partner` for a programme.
+             * @enum {string|null}
+             */
+            kind: "member" | "partner" | null;
+            /** @description The invited e-mail address, masked. */
+            email: string;
+            /** Format: date-time */
+            expiresAt: string | null;
+            /** @description The workspace that invites. */
+            branding: components["schemas"]["PortalBranding"] | null;
+            /**
+             * @description The role that the member will have. Null if the kind is `partner`.
+             * @enum {string|null}
+             */
+            role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
+            /** @description The programme, whether it is public or not. Null if the kind is `member`. */
+            program: components["schemas"]["PortalProgram"] | null;
+            /**
+             * @description The rate of the group that the partner will be in, which replaces the rate of the
+             *     programme. Null if there is none.
+             */
+            commissionRate: components["schemas"]["CommissionRate"] | null;
+            /** @description The partner's commission in English words. Null if the kind is `member`. */
+            rate: string | null;
+        };
+        /** @description PortalProgram is the public page of a programme. */
+        PortalProgram: {
+            id: string;
+            name: string;
+            slug: string;
+            /** @enum {string|null} */
+            mode: "test" | "live" | null;
+            branding: components["schemas"]["PortalBranding"] | null;
+            description: string | null;
+            /** @description The text of the page: plain text with paragraphs. */
+            publicText: string | null;
+            websiteUrl: string | null;
+            /** @description The currency of all amounts, an ISO 4217 code in upper case. */
+            currency: string;
+            /** @description The commission rules for all partners, with the hold period. */
+            commissionRules: components["schemas"]["CommissionRules"] | null;
+            /** @description The commission in English words, for example `20% of each sale, for 12 months`. */
+            rate: string;
+            /**
+             * Format: int32
+             * @description The attribution window: the number of 24-hour days after a click in which a
+             *     conversion is attributed to the click.
+             */
+            attributionWindowDays: number;
+            /**
+             * Format: int64
+             * @description The smallest payout, in minor units of `currency`.
+             */
+            minPayoutCents: number;
+            /**
+             * Format: int32
+             * @description The number of days after the approval of a commission before it is paid out.
+             */
+            payoutTermDays: number;
+            /**
+             * @description The programme's terms. If this or `termsText` is set, an application must have
+             *     `acceptTerms` true.
+             */
+            termsUrl: string | null;
+            /** @description The programme's terms as a plain text, instead of `termsUrl`. */
+            termsText: string | null;
+            /**
+             * Format: int32
+             * @description The version of the terms, which an application sends back as `termsVersion`.
+             */
+            termsVersion: number;
+            /** @description The questions that an application answers. */
+            applicationQuestions: components["schemas"]["ApplicationQuestion"][];
+            /** @description Whether partners who apply are approved at once. */
+            autoApprovePartners: boolean;
+            /** @description Whether a person without an account needs an invitation to register as a partner. */
+            registrationNeedsInvitation: boolean;
         };
         PreviewPayoutsRequest: {
             /** @description The programmes to pay, at most 100. Default: all programmes of the mode. */
@@ -13082,8 +13242,9 @@ export interface components {
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
+         *     - `TERMS_CHANGED`: The terms of the programme have changed. Read the current version and accept it.
          */
-        "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
+        "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN-TERMS_CHANGED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -14187,6 +14348,29 @@ export interface components {
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         *     - `TERMS_CHANGED`: The terms of the programme have changed. Read the current version and accept it.
+         */
+        "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-TERMS_CHANGED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -16733,7 +16917,8 @@ export interface operations {
                      *         "role": "finance",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -16783,6 +16968,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "locale": "de",
+                 *       "name": "Lena Roth-Berg"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateMerchantAccountRequest"];
             };
         };
@@ -16793,6 +16984,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "kind": "merchant",
+                     *       "email": "lena-merchant@mail.example",
+                     *       "name": "Lena Roth-Berg",
+                     *       "country": null,
+                     *       "role": "owner",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "emailVerified": true,
+                     *       "secondFactor": false,
+                     *       "locale": "de"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -16961,7 +17166,8 @@ export interface operations {
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -17027,7 +17233,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829366",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -17035,10 +17241,11 @@ export interface operations {
                      *         "role": "owner",
                      *         "createdAt": "2026-03-16T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": true
+                     *         "secondFactor": true,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -17115,6 +17322,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "currentPassword": "a long password",
+                 *       "newPassword": "a longer password"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangePasswordRequest"];
             };
         };
@@ -17175,7 +17388,8 @@ export interface operations {
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -17251,7 +17465,8 @@ export interface operations {
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -17348,6 +17563,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-04-15T09:30:00.000Z",
+                     *           "device": "Firefox on Linux",
+                     *           "network": "127.0.0.0/24",
+                     *           "current": false
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-04-15T09:30:00.000Z",
+                     *           "device": "",
+                     *           "network": "127.0.0.0/24",
+                     *           "current": true
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "pageSize": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListSessionsResponse"];
                 };
             };
@@ -17718,7 +17961,8 @@ export interface operations {
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": null
                      *     }
@@ -17768,7 +18012,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829363",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829368",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -17776,7 +18020,8 @@ export interface operations {
                      *         "role": null,
                      *         "createdAt": "2026-03-16T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": true
+                     *         "secondFactor": true,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": null
                      *     }
@@ -17840,6 +18085,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "currentPassword": "a long password",
+                 *       "newPassword": "a longer password"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangePasswordRequest"];
             };
         };
@@ -17900,7 +18151,8 @@ export interface operations {
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": null
                      *     }
@@ -17960,7 +18212,8 @@ export interface operations {
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": null
                      *     }
@@ -18041,6 +18294,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-04-15T09:30:00.000Z",
+                     *           "device": "Firefox on Linux",
+                     *           "network": "127.0.0.0/24",
+                     *           "current": false
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-04-15T09:30:00.000Z",
+                     *           "device": "",
+                     *           "network": "127.0.0.0/24",
+                     *           "current": true
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "pageSize": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListSessionsResponse"];
                 };
             };
@@ -18295,7 +18576,8 @@ export interface operations {
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
                      *         "emailVerified": false,
-                     *         "secondFactor": false
+                     *         "secondFactor": false,
+                     *         "locale": "en"
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -20566,6 +20848,7 @@ export interface operations {
                      *           "referral_code": "ada",
                      *           "application_answers": {},
                      *           "terms_accepted_at": null,
+                     *           "terms_version": null,
                      *           "applied_at": "2026-03-02T09:30:00.000Z",
                      *           "approved_at": "2026-03-02T09:30:00.000Z",
                      *           "rejected_at": null,
@@ -20861,6 +21144,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "version": "(devel)",
+                     *       "merchantRegistration": "open",
+                     *       "partnerRegistration": "open",
+                     *       "mail": false,
+                     *       "consoleUrl": "https://api.example/console",
+                     *       "portalUrl": "https://api.example/portal",
+                     *       "linkUrl": "https://go.example"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Instance"];
                 };
             };
@@ -21258,17 +21552,17 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829358","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829359","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935d","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182933b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f6071829339",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182933a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935c","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
                      *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",2225,,,,
                      */
                     "text/csv": string;
@@ -23046,7 +23340,9 @@ export interface operations {
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 4500,
                      *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
-                     *           "subId": null
+                     *           "subId": null,
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "linkCode": "ada"
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
@@ -23077,7 +23373,9 @@ export interface operations {
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 2500,
                      *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
-                     *           "subId": null
+                     *           "subId": null,
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "linkCode": "ada"
                      *         }
                      *       ],
                      *       "total": 3,
@@ -23143,6 +23441,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id,createdAt,status,commissionType,eventType,programName,amountCents,currency,saleAmountCents,saleCurrency,linkCode,subId,promoCode,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829339","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829332","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     */
                     "text/csv": string;
                 };
             };
@@ -23166,8 +23470,8 @@ export interface operations {
                 /**
                  * @description The day (`YYYY-MM-DD`) on which the merchant reported the sale, normally the day of the
                  *     sale. `programId` is then required. The search finds sales whose first click, promo code
-                 *     or customer belongs to the programme. Of a day with more than 5,000 sales in the
-                 *     programme, it finds those among the newest 5,000.
+                 *     or customer belongs to the programme. It reads the newest 5,000 reports of the day in
+                 *     the programme.
                  */
                 date?: string;
                 /** @description Only sales that concern the partner's participation in this programme. */
@@ -23190,6 +23494,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "result": "credited",
+                     *           "reason": null,
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "eventType": "purchase",
+                     *           "occurredAt": "2026-03-02T09:30:00.000Z",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "commissionStatus": "approved"
+                     *         }
+                     *       ],
+                     *       "explanation": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerConversionLookup"];
                 };
             };
@@ -23298,7 +23620,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -23308,7 +23631,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN"];
+            409: components["responses"]["APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN-TERMS_CHANGED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -24473,6 +24796,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "mode": "test",
+                     *       "amountCents": 4875,
+                     *       "currency": "USD",
+                     *       "status": "paid",
+                     *       "method": "paypal",
+                     *       "reference": "transfer-42",
+                     *       "periodStart": "2026-03-02T09:30:00.000Z",
+                     *       "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *       "commissionCount": 3,
+                     *       "adjustmentCents": 2500,
+                     *       "failureReason": null,
+                     *       "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "merchantName": "Northwind Coffee",
+                     *       "accountHint": "a***@blog.example",
+                     *       "commissions": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "amountCents": 625,
+                     *           "eventType": "purchase",
+                     *           "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "amountCents": 1125,
+                     *           "eventType": "purchase",
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "amountCents": 625,
+                     *           "eventType": "purchase",
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerPayoutDetail"];
                 };
             };
@@ -24517,7 +24887,8 @@ export interface operations {
                      *         "updatedAt": "2026-03-16T09:30:00.000Z",
                      *         "heldUntil": null
                      *       },
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "locale": "en"
                      *     }
                      */
                     "application/json": components["schemas"]["PartnerProfile"];
@@ -24568,7 +24939,8 @@ export interface operations {
                      *       "companyName": "Lindqvist Media",
                      *       "websiteUrl": "https://blog.example",
                      *       "payoutMethod": null,
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "locale": "en"
                      *     }
                      */
                     "application/json": components["schemas"]["PartnerProfile"];
@@ -24682,7 +25054,11 @@ export interface operations {
                      *             "suspendedAt": null,
                      *             "partnerConsent": null
                      *           },
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "publicText": null,
+                     *           "applicationQuestions": [],
+                     *           "termsText": null,
+                     *           "termsVersion": 0
                      *         }
                      *       ],
                      *       "total": 1,
@@ -24783,7 +25159,19 @@ export interface operations {
                      *         "suspendedAt": null,
                      *         "partnerConsent": null
                      *       },
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["PartnerProgram"];
@@ -24853,7 +25241,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -24863,7 +25252,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-TERMS_CHANGED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -24935,7 +25324,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -24945,7 +25335,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN"];
+            409: components["responses"]["APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN-TERMS_CHANGED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -25008,7 +25398,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": "declined"
+                     *       "partnerConsent": "declined",
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26093,6 +26484,146 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    lookupPortalInvite: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "rt_3nPq8sVw1xYz5aBc10"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LookupPortalInviteRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "kind": "partner",
+                     *       "email": "a***@blog.example",
+                     *       "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *       "branding": {
+                     *         "name": "Northwind Partners",
+                     *         "slug": "northwind",
+                     *         "palette": {
+                     *           "light": {
+                     *             "color": "#c48800",
+                     *             "textColor": "#000000"
+                     *           },
+                     *           "dark": {
+                     *             "color": "#ffb000",
+                     *             "textColor": "#000000"
+                     *           }
+                     *         },
+                     *         "logoUrl": null,
+                     *         "supportEmail": "partners@northwind.example",
+                     *         "websiteUrl": "https://northwind.example",
+                     *         "termsUrl": null,
+                     *         "privacyUrl": "https://northwind.example/privacy",
+                     *         "locale": "en"
+                     *       },
+                     *       "role": null,
+                     *       "program": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "name": "Coffee friends",
+                     *         "slug": "coffee-friends",
+                     *         "mode": "test",
+                     *         "branding": {
+                     *           "name": "Northwind Partners",
+                     *           "slug": "northwind",
+                     *           "palette": {
+                     *             "light": {
+                     *               "color": "#c48800",
+                     *               "textColor": "#000000"
+                     *             },
+                     *             "dark": {
+                     *               "color": "#ffb000",
+                     *               "textColor": "#000000"
+                     *             }
+                     *           },
+                     *           "logoUrl": null,
+                     *           "supportEmail": "partners@northwind.example",
+                     *           "websiteUrl": "https://northwind.example",
+                     *           "termsUrl": null,
+                     *           "privacyUrl": "https://northwind.example/privacy",
+                     *           "locale": "en"
+                     *         },
+                     *         "description": "Earn 20 percent on fresh beans.",
+                     *         "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *         "websiteUrl": "https://shop.example",
+                     *         "currency": "USD",
+                     *         "commissionRules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "rate": "22.5% of each sale, 10% from a customer's second payment on, 25% after many sales, for 12 months",
+                     *         "attributionWindowDays": 30,
+                     *         "minPayoutCents": 0,
+                     *         "payoutTermDays": 0,
+                     *         "termsUrl": null,
+                     *         "termsText": null,
+                     *         "termsVersion": 0,
+                     *         "applicationQuestions": [
+                     *           {
+                     *             "key": "audience",
+                     *             "label": "Who reads you?",
+                     *             "type": "long_text",
+                     *             "required": false,
+                     *             "options": []
+                     *           }
+                     *         ],
+                     *         "autoApprovePartners": false,
+                     *         "registrationNeedsInvitation": false
+                     *       },
+                     *       "commissionRate": null,
+                     *       "rate": "22.5% of each sale, 10% from a customer's second payment on, 25% after many sales, for 12 months"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PortalInvite"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     getPortalLogo: {
         parameters: {
             query?: never;
@@ -26111,6 +26642,113 @@ export interface operations {
                 };
                 content: {
                     "image/png": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getPortalProgram: {
+        parameters: {
+            query?: {
+                /** @description The mode of the programme, `live` or `test`. Default `live`. */
+                mode?: "test" | "live";
+            };
+            header?: never;
+            path: {
+                workspaceSlug: string;
+                programSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "mode": "test",
+                     *       "branding": {
+                     *         "name": "Northwind Partners",
+                     *         "slug": "northwind",
+                     *         "palette": {
+                     *           "light": {
+                     *             "color": "#c48800",
+                     *             "textColor": "#000000"
+                     *           },
+                     *           "dark": {
+                     *             "color": "#ffb000",
+                     *             "textColor": "#000000"
+                     *           }
+                     *         },
+                     *         "logoUrl": null,
+                     *         "supportEmail": "partners@northwind.example",
+                     *         "websiteUrl": "https://northwind.example",
+                     *         "termsUrl": null,
+                     *         "privacyUrl": "https://northwind.example/privacy",
+                     *         "locale": "en"
+                     *       },
+                     *       "description": "Earn 20 percent on fresh beans.",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "currency": "USD",
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "net_of_tax",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rate": "22.5% of each sale, 10% from a customer's second payment on, 25% after many sales, for 12 months",
+                     *       "attributionWindowDays": 30,
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "termsUrl": null,
+                     *       "termsText": null,
+                     *       "termsVersion": 0,
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "autoApprovePartners": false,
+                     *       "registrationNeedsInvitation": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PortalProgram"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -26204,7 +26842,11 @@ export interface operations {
                      *           "signalPrecedence": "click_first",
                      *           "minPayoutCents": 0,
                      *           "payoutTermDays": 0,
-                     *           "fraudPolicy": "flag"
+                     *           "fraudPolicy": "flag",
+                     *           "publicText": null,
+                     *           "applicationQuestions": [],
+                     *           "termsText": null,
+                     *           "termsVersion": 0
                      *         }
                      *       ],
                      *       "total": 1,
@@ -26327,7 +26969,11 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": null,
+                     *       "applicationQuestions": [],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -26416,7 +27062,19 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -26447,10 +27105,18 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "applicationQuestions": [
+                 *         {
+                 *           "key": "audience",
+                 *           "label": "Who reads you?",
+                 *           "type": "long_text"
+                 *         }
+                 *       ],
                  *       "commissionRules": {
                  *         "percentage": 22.5
                  *       },
-                 *       "description": "Earn 20 percent on fresh beans."
+                 *       "description": "Earn 20 percent on fresh beans.",
+                 *       "publicText": "We roast each week.\n\nTell your readers about it."
                  *     }
                  */
                 "application/json": components["schemas"]["UpdateProgramRequest"];
@@ -26515,7 +27181,19 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -26605,7 +27283,11 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": null,
+                     *       "applicationQuestions": [],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -27381,7 +28063,19 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -29631,7 +30325,8 @@ export interface operations {
                      *           "commissionCents": 0,
                      *           "balanceCents": 0,
                      *           "externalId": null,
-                     *           "partnerConsent": null
+                     *           "partnerConsent": null,
+                     *           "termsVersion": null
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -29664,7 +30359,8 @@ export interface operations {
                      *           "commissionCents": 0,
                      *           "balanceCents": 0,
                      *           "externalId": null,
-                     *           "partnerConsent": null
+                     *           "partnerConsent": null,
+                     *           "termsVersion": null
                      *         }
                      *       ],
                      *       "total": 3,
@@ -29748,7 +30444,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": "user-4711",
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30178,7 +30875,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30264,7 +30962,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30339,7 +31038,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30676,7 +31376,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30754,7 +31455,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30834,7 +31536,8 @@ export interface operations {
                      *       "commissionCents": 0,
                      *       "balanceCents": 0,
                      *       "externalId": null,
-                     *       "partnerConsent": null
+                     *       "partnerConsent": null,
+                     *       "termsVersion": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -30970,7 +31673,19 @@ export interface operations {
                      *       "signalPrecedence": "click_first",
                      *       "minPayoutCents": 0,
                      *       "payoutTermDays": 0,
-                     *       "fraudPolicy": "flag"
+                     *       "fraudPolicy": "flag",
+                     *       "publicText": "We roast each week.\n\nTell your readers about it.",
+                     *       "applicationQuestions": [
+                     *         {
+                     *           "key": "audience",
+                     *           "label": "Who reads you?",
+                     *           "type": "long_text",
+                     *           "required": false,
+                     *           "options": []
+                     *         }
+                     *       ],
+                     *       "termsText": null,
+                     *       "termsVersion": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
@@ -31416,7 +32131,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -31430,7 +32145,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -31492,7 +32207,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -31582,7 +32297,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",

@@ -27,11 +27,12 @@ type RegistrationMode int32
 
 const (
 	RegistrationMode_REGISTRATION_MODE_UNSPECIFIED RegistrationMode = 0
-	// Everybody.
+	// Everybody can create one.
 	RegistrationMode_REGISTRATION_MODE_OPEN RegistrationMode = 1
-	// A person with the token of an invitation.
+	// A person needs the token of an invitation.
 	RegistrationMode_REGISTRATION_MODE_INVITE RegistrationMode = 2
-	// Nobody. A person who is invited to an existing workspace can still accept.
+	// No account can be created. A person who is invited to an existing workspace can still
+	// accept.
 	RegistrationMode_REGISTRATION_MODE_CLOSED RegistrationMode = 3
 )
 
@@ -119,9 +120,9 @@ type Instance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the service, for example `v1.2.0`.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Who can create a merchant account.
+	// Whether people can create a merchant account.
 	MerchantRegistration RegistrationMode `protobuf:"varint,2,opt,name=merchant_registration,json=merchantRegistration,proto3,enum=affiliate.v1.RegistrationMode" json:"merchant_registration,omitempty"`
-	// Who can create a partner account: `open` or `invite`.
+	// Whether people can create a partner account: `open` or `invite`.
 	PartnerRegistration RegistrationMode `protobuf:"varint,3,opt,name=partner_registration,json=partnerRegistration,proto3,enum=affiliate.v1.RegistrationMode" json:"partner_registration,omitempty"`
 	// Whether the service sends mail. Without mail, a lost password can only be reset with the
 	// help of the operator.

@@ -2019,8 +2019,8 @@ type LookupPartnerConversionRequest struct {
 	ExternalTransactionId *string `protobuf:"bytes,1,opt,name=external_transaction_id,json=externalTransactionId,proto3,oneof" json:"external_transaction_id,omitempty"`
 	// The day (`YYYY-MM-DD`) on which the merchant reported the sale, normally the day of the
 	// sale. `programId` is then required. The search finds sales whose first click, promo code
-	// or customer belongs to the programme. Of a day with more than 5,000 sales in the
-	// programme, it finds those among the newest 5,000.
+	// or customer belongs to the programme. It reads the newest 5,000 reports of the day in
+	// the programme.
 	Date *string `protobuf:"bytes,2,opt,name=date,proto3,oneof" json:"date,omitempty"`
 	// Only sales that concern the partner's participation in this programme.
 	ProgramId *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
@@ -2092,7 +2092,7 @@ type PartnerConversionLookup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sales, newest first, at most 100.
 	Data []*PartnerConversionMatch `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// What an empty list means. Null if there are sales.
+	// The meaning of an empty list. Null if there are sales.
 	Explanation   *string `protobuf:"bytes,2,opt,name=explanation,proto3,oneof" json:"explanation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
