@@ -33536,7 +33536,9 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example (the bytes of logo.png) */
                 "image/png": string;
+                /** @example (the bytes of logo.png) */
                 "image/webp": string;
             };
         };
