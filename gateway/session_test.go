@@ -38,6 +38,7 @@ func openingCore(_ context.Context, method string, _ proto.Message) (proto.Messa
 
 // overHTTPS makes the fixture trust a proxy that reports HTTPS.
 func overHTTPS(t *testing.T) func(*Config) {
+	t.Helper()
 	proxies, err := httpedge.ParseProxies("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)

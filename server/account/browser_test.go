@@ -180,28 +180,28 @@ func TestBrowserSession_Ends(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		kind affiliatev1.AccountKind
-		end  func(t *testing.T, f *fixture, session *affiliatev1.SessionResponse, secret string)
+		end  func(f *fixture, session *affiliatev1.SessionResponse, secret string)
 	}{
-		{"logout", merchantKind, func(t *testing.T, f *fixture, _ *affiliatev1.SessionResponse, secret string) {
+		{"logout", merchantKind, func(f *fixture, _ *affiliatev1.SessionResponse, secret string) {
 			for _, text := range []string{secret, secret, strings.Repeat("A", 43), "nonsense"} {
-				if _, err := f.EndBrowserSession(t.Context(), &affiliatev1.EndBrowserSessionRequest{BrowserSecret: text}); err != nil {
-					t.Error(err)
+				if _, err := f.EndBrowserSession(f.Context(), &affiliatev1.EndBrowserSessionRequest{BrowserSecret: text}); err != nil {
+					f.Error(err)
 				}
 			}
 		}},
-		{"password reset", partnerKind, func(t *testing.T, f *fixture, session *affiliatev1.SessionResponse, _ string) {
+		{"password reset", partnerKind, func(f *fixture, session *affiliatev1.SessionResponse, _ string) {
 			if err := f.resetPartner(f.resetToken(session.User.Email), newPassword); err != nil {
-				t.Fatal(err)
+				f.Fatal(err)
 			}
 		}},
-		{"removal from the workspace", merchantKind, func(t *testing.T, f *fixture, session *affiliatev1.SessionResponse, _ string) {
+		{"removal from the workspace", merchantKind, func(f *fixture, session *affiliatev1.SessionResponse, _ string) {
 			id, _ := affiliate.ParseID[affiliate.WorkspaceID](session.Workspace.Id)
 			user, _ := affiliate.ParseID[affiliate.UserID](session.User.Id)
 			scope, other := affiliate.Scope{Workspace: id, Mode: affiliate.ModeLive}, f.NewMember(id, affiliate.RoleOwner)
 			members := workspace.New(f.DB, f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now)
-			ctx := servertest.AsMember(t, scope, other, affiliate.RoleOwner)
+			ctx := servertest.AsMember(f, scope, other, affiliate.RoleOwner)
 			if _, err := members.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: user.String()}); err != nil {
-				t.Fatal(err)
+				f.Fatal(err)
 			}
 		}},
 	} {
@@ -215,7 +215,7 @@ func TestBrowserSession_Ends(t *testing.T) {
 			if _, err := f.renew(bound.BrowserSecret, tc.kind); err != nil {
 				t.Fatal(err)
 			}
-			tc.end(t, f, session, bound.BrowserSecret)
+			tc.end(f, session, bound.BrowserSecret)
 			f.wantEnded(bound.BrowserSecret, tc.kind)
 			if f.sessionWorks(session.User.Id) {
 				t.Error("the access token of the browser still works")
