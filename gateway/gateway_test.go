@@ -146,7 +146,7 @@ func TestResponse_HasSuccessStatusOfRoute(t *testing.T) {
 func TestUnknownPathsAndMethods_AreRefused(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, path := range []string{
-		"/", "/api", "/api/v1/nothing", "/api/v1/programs/", "/api/v1/programs//commissions", "/api/v1//programs", "//api/v1/programs",
+		"/api", "/api/v1/nothing", "/api/v1/programs/", "/api/v1/programs//commissions", "/api/v1//programs", "//api/v1/programs",
 		"/api/v1/programs/p/activate/", "/api/v1/health/", "/api/v1/%70rograms", "/api/v1/programs%2fp",
 		"/v1/clicks", "/api/v1/openapi.json/", "/api/v2/programs", "/API/v1/programs",
 	} {

@@ -54,6 +54,7 @@ var patternMessages = map[string]string{
 	`^[a-zA-Z][a-zA-Z0-9_-]{0,31}$`:          "must be 1 to 32 letters, digits, hyphens and underscores and begin with a letter",
 	`^[a-z_]+\.([a-z_]+|\*)$`:                "must be an action such as commission.approved, or all actions of a noun such as commission.*",
 	`^[a-z0-9][a-z0-9-]{1,38}[a-z0-9]$`:      "must be 3 to 40 lower-case letters, digits and hyphens without a hyphen at either end",
+	`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`:           "must be a date of the form YYYY-MM-DD",
 	`^#[0-9A-Fa-f]{6}$`:                      "must be a colour of the form #rrggbb",
 	`^[a-z_]{1,64}$`:                         "must be 1 to 64 lower-case letters and underscores",
 	`^evt_[0-9a-f]{32}$`:                     "must be evt_ and 32 lower-case hexadecimal digits",

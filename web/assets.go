@@ -1,7 +1,7 @@
 // Package web contains the web applications: the portal of partners and the API
 // reference. They are built from src by package build, with libraries from npm, and embedded
 // into the binary of the gateway. Only a placeholder of the built files is committed: a
-// binary that was built without `make web` serves pages that say so.
+// binary that was built without `make web` serves pages that explain this.
 package web
 
 import (

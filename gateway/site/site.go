@@ -55,14 +55,14 @@ const (
 	permissions = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
 )
 
-// Description is what the head of a page says about it, for previews of links.
+// Description is the title and the text of a page in previews of links.
 type Description struct{ Title, Text string }
 
 // Site serves the built files. It is safe for concurrent use.
 type Site struct{ content atomic.Pointer[content] }
 
-// New returns a site that serves the built files (web.Files). A program that was built without
-// them serves a page that says so.
+// New returns a site that serves the built files (web.Files). If a program was built
+// without them, all pages explain this.
 func New(files fs.FS) (*Site, error) {
 	s := &Site{}
 	return s, s.Load(files)

@@ -105,7 +105,7 @@ func TestUpdateMerchantAccount_ChangesNamedFields(t *testing.T) {
 	if err != nil || session.User.Name != "Mara Mustermann" || session.User.Locale != "de" {
 		t.Errorf("the session has the user %v, %v", session, err)
 	}
-	got := f.Texts(`select after::text from audit_log where action = 'account.update' order by at, id`)
+	got := f.Texts(`select after::text from audit_log where action = 'account.update' order by 1`)
 	if want := []string{`{"changed": ["locale"]}`, `{"changed": ["name"]}`}; !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}

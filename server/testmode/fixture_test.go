@@ -213,7 +213,7 @@ var kept = map[string]string{
 	"users": "accounts belong to no mode", "sessions": "as users", "refresh_tokens": "as users", "login_failures": "as users",
 	"email_tokens": "as users", "email_requests": "as users", "user_origins": "as users", "user_devices": "as users",
 	"account_audit_log": "as users", "payout_methods": "as users", "former_emails": "as users", "second_factors": "as users", "recovery_codes": "as users", "login_challenges": "as users",
-	"workspaces": "the settings stay; the time of the deletion is stored here", "members": "members stay", "member_invites": "members stay",
+	"workspaces": "the settings stay; the time of the deletion is stored here", "workspace_logos": "as workspaces", "members": "members stay", "member_invites": "members stay",
 	"api_keys": "API keys stay", "service_tokens": "service tokens stay", "webhook_endpoints": "endpoints stay",
 	"processor_connections": "the connection stays", "processor_signature_failures": "as the connection",
 	"audit_log":        "the merchant's record of what members did",

@@ -53,7 +53,7 @@ var keysWithoutWorkspace = map[string]string{
 	"api_keys_digest_key": findsWorkspace, "service_tokens_digest_key": findsWorkspace, "links_short_key_key": findsWorkspace,
 	"member_invites_digest_key": findsWorkspace, "participant_invites_digest_key": findsWorkspace,
 	"member_invites_mail_digest_key": findsWorkspace, "participant_invites_mail_digest_key": findsWorkspace,
-	"processor_connections_by_id": findsWorkspace, "programs_id_key": findsWorkspace,
+	"processor_connections_by_id": findsWorkspace, "programs_id_key": findsWorkspace, "workspaces_slug": findsWorkspace,
 }
 
 // A table can only be distributed by a column that all its unique keys contain (Citus; see

@@ -174,13 +174,13 @@ var tagGroups = []tagGroup{
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Customer", "Analytics", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace", "Branding", "ServiceToken"}},
 	{"Personal data", []string{"Export", "Erasure", "BuyerErasure"}},
 	{"Partners", []string{"Partner", "Portal"}},
-	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
+	{"Accounts and system", []string{"Account", "Instance", "Mail", "Health", "Document"}},
 }
 
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Analytics": "Analytics", "Attribution": "Attribution", "Branding": "Branding", "Commission": "Commissions", "Conversion": "Conversions", "Customer": "Customers", "Document": "OpenAPI document",
-	"BuyerErasure": "Erasure of a buyer", "Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
+	"BuyerErasure": "Erasure of a buyer", "Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Instance": "Deployment", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts", "Portal": "Portal",
 	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "ServiceToken": "Service tokens", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

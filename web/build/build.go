@@ -122,7 +122,7 @@ func Watch(ctx context.Context, folder string, built func(error)) error {
 	return nil
 }
 
-// reload asks the gateway each second whether the page has changed, and reloads it then. Each
+// reload requests the page from the gateway each second, and reloads it after a change. Each
 // script of a page contains it, so the first one that runs keeps the others from it.
 const reload = `if(!window.reloads){window.reloads=1;let last;setInterval(async()=>{` +
 	`if(document.hidden)return;const r=await fetch(location.pathname,{method:"HEAD"}).catch(()=>0);const e=r&&r.ok&&r.headers.get("etag");` +

@@ -5,7 +5,7 @@
 alter table sessions
   add column device       text not null default '',           -- browser and system, for example Firefox on Linux
   add column network      text not null default '',           -- /24 or /48
-  add column last_used_at timestamptz not null default now(); -- the login or the last refresh
+  add column last_used_at timestamptz not null default date_trunc('milliseconds', now()); -- the login or the last refresh
 
 -- The language in which a person reads the apps. Null until the person chooses one.
 alter table users add column locale text check (locale in ('en', 'de'));

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { looksLikeIban, validIban } from "./iban";
 
 test("the check digits of an IBAN are checked", () => {
-  // The examples are those of the registry of ISO 13616.
+  // These are examples of the registry of ISO 13616.
   for (const iban of ["GB29 NWBK 6016 1331 9268 19", "de89370400440532013000", "NO93 8601 1117 947", "MT84MALT011000012345MTLCAST001S"]) {
     assert.ok(looksLikeIban(iban) && validIban(iban), iban);
   }
