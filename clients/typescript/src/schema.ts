@@ -6678,7 +6678,7 @@ export interface components {
              *     `accentColor`.
              */
             palette: components["schemas"]["AccentPalette"] | null;
-            /** @description The address to which partners write. It is the reply address of mails to partners. */
+            /** @description The address to which partners write. */
             supportEmail: string | null;
             websiteUrl: string | null;
             termsUrl: string | null;

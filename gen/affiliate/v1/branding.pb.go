@@ -89,7 +89,7 @@ type Branding struct {
 	// The variants of `accentColor` that are readable on the pages. Null without
 	// `accentColor`.
 	Palette *AccentPalette `protobuf:"bytes,4,opt,name=palette,proto3" json:"palette,omitempty"`
-	// The address to which partners write. It is the reply address of mails to partners.
+	// The address to which partners write.
 	SupportEmail *string `protobuf:"bytes,5,opt,name=support_email,json=supportEmail,proto3,oneof" json:"support_email,omitempty"`
 	WebsiteUrl   *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	TermsUrl     *string `protobuf:"bytes,7,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`

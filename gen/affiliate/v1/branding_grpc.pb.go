@@ -29,9 +29,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BrandingService manages how a workspace presents itself to partners: in the portal, on
-// the public pages of its programmes, and in mails to partners. The branding is common to
-// both modes. Any member can read it. Owners and admins can change it.
+// BrandingService manages how a workspace presents itself to partners: in the portal and on
+// the public pages of its programmes. The branding is common to both modes. Any member can
+// read it. Owners and admins can change it.
 type BrandingServiceClient interface {
 	// GetBranding returns the branding of the workspace.
 	GetBranding(ctx context.Context, in *GetBrandingRequest, opts ...grpc.CallOption) (*Branding, error)
@@ -104,9 +104,9 @@ func (c *brandingServiceClient) DeleteLogo(ctx context.Context, in *DeleteLogoRe
 // All implementations must embed UnimplementedBrandingServiceServer
 // for forward compatibility.
 //
-// BrandingService manages how a workspace presents itself to partners: in the portal, on
-// the public pages of its programmes, and in mails to partners. The branding is common to
-// both modes. Any member can read it. Owners and admins can change it.
+// BrandingService manages how a workspace presents itself to partners: in the portal and on
+// the public pages of its programmes. The branding is common to both modes. Any member can
+// read it. Owners and admins can change it.
 type BrandingServiceServer interface {
 	// GetBranding returns the branding of the workspace.
 	GetBranding(context.Context, *GetBrandingRequest) (*Branding, error)
