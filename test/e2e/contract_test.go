@@ -145,7 +145,7 @@ func TestHTTP(t *testing.T) {
 
 	t.Run("an unknown path", func(t *testing.T) {
 		for _, path := range []string{
-			"/", "/api", "/api/v1", "/api/v2/programs", "/api/v1/programs/", "/api/v1//programs", "/API/v1/programs",
+			"/api", "/api/v1", "/api/v2/programs", "/api/v1/programs/", "/api/v1//programs", "/API/v1/programs",
 			"/api/v1/programs/a/b/c/d/e", "/affiliate.v1.ProgramService/ListPrograms",
 		} {
 			anonymous.get(t, path).wantOutcome(notFound)

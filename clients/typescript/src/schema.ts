@@ -25213,8 +25213,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -25370,8 +25370,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -26641,6 +26641,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example (the bytes of the file) */
                     "image/png": string;
                 };
             };
@@ -30416,9 +30417,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829365",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829366",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
