@@ -35,12 +35,13 @@ type TermsAcceptance struct {
 func newAcceptedParticipant(program program.Program, partner account.User, terms TermsAcceptance, at time.Time) (Participant, error) {
 	p := newParticipant(program, partner.ID, at)
 	p.PartnerName, p.PartnerEmail = partner.Name, partner.Email
-	return p, p.acceptTerms(program, terms, at)
+	err := acceptTerms(&p, program, terms, at)
+	return p, err
 }
 
 // acceptTerms stores the acceptance of the terms. Errors: VALIDATION_ERROR if the programme has
 // terms that were not accepted, TERMS_CHANGED if the partner has seen an older version.
-func (p *Participant) acceptTerms(program program.Program, terms TermsAcceptance, at time.Time) error {
+func acceptTerms(p *Participant, program program.Program, terms TermsAcceptance, at time.Time) error {
 	switch {
 	case program.HasTerms() && !terms.Accepted:
 		return affiliate.Invalid("accept_terms", "must be true because the programme has terms")
@@ -190,7 +191,7 @@ func (p Participant) Accept(program program.Program, account account.User, terms
 	if p.ErasedAt != nil || !mayAccept {
 		return p, p.RefuseMove()
 	}
-	if err := p.acceptTerms(program, terms, at); err != nil {
+	if err := acceptTerms(&p, program, terms, at); err != nil {
 		return p, err
 	}
 	p.Status, p.Consent, p.AppliedAt, p.ApprovedAt, p.RejectedAt = Approved, "", at, &at, nil

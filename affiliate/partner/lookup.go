@@ -94,6 +94,7 @@ func (s RelatedSale) Answer() (result SaleResult, reason SaleReason, explanation
 				"Your promo code could not be used at the time of the sale: it was not active, had expired, or had reached its limit of redemptions."
 		case attribution.WhyProgramInactive:
 			return SaleNotCredited, SaleProgramInactive, "The programme was not active at the time of the sale."
+		default: // other reasons say nothing about the partner's click or code
 		}
 	}
 	return SaleNotCredited, SaleReassigned, "The merchant has credited the sale to another partner."

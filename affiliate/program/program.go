@@ -154,7 +154,7 @@ func (p Program) Patch(patch Patch) (Program, error) {
 	p.FraudPolicy = patch.FraudPolicy.Apply(p.FraudPolicy, DefaultFraudPolicy)
 	p.PublicText = patch.PublicText.ApplyOptional(p.PublicText)
 	p.Questions = patch.Questions.Apply(p.Questions, []Question{})
-	found = append(found, p.changeTerms(patch)...)
+	found = append(found, changeTerms(&p, patch)...)
 	if p.Currency = patch.Currency.Apply(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
 		found.Add("currency", affiliate.IsRequired)
 	}
@@ -173,7 +173,7 @@ func (p Program) Patch(patch Patch) (Program, error) {
 }
 
 // changeTerms applies the changes of the terms.
-func (p *Program) changeTerms(patch Patch) (found affiliate.Violations) {
+func changeTerms(p *Program, patch Patch) (found affiliate.Violations) {
 	url, text := patch.TermsURL.ApplyOptional(p.TermsURL), patch.TermsText.ApplyOptional(p.TermsText)
 	if url != nil && text != nil {
 		found.Add("terms_text", affiliate.MustNotBeWith("terms_url"))

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,21 +60,12 @@ func startBrowser(t *testing.T) context.Context {
 	return ctx
 }
 
-// newTab opens an empty tab without the cookies of other tabs. A second tab of the same person
-// is opened with tab.second.
+// newTab opens an empty tab without the cookies of other tabs.
 func newTab(ctx context.Context, t *testing.T, sys *system, u user) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	return prepareTab(ctx, t, sys, u)
-}
-
-// second opens another tab with the cookies of the tab.
-func (p *tab) second() *tab {
-	p.Helper()
-	ctx, cancel := chromedp.NewContext(p.ctx)
-	p.Cleanup(cancel)
-	return prepareTab(ctx, p.T, p.system, p.user)
 }
 
 func prepareTab(ctx context.Context, t *testing.T, sys *system, u user) *tab {
@@ -310,8 +302,11 @@ func (p *tab) wantFault(name, want string) {
 	p.Helper()
 	eventually(p.T, waitTimeout, fmt.Sprintf("the field %q has the fault %q", name, want), func() error {
 		nodes, err := p.query("textbox", name)
-		if err != nil || len(nodes) == 0 {
-			return fmt.Errorf("there is no such field (error %v)", err)
+		if err != nil {
+			return err
+		}
+		if len(nodes) == 0 {
+			return errors.New("there is no such field")
 		}
 		got := call[string](p, nodes[0], `function() {
 			const ids = (this.getAttribute("aria-describedby") ?? "").split(" ");

@@ -139,7 +139,7 @@ func ExportCommissions(
 	}
 	all, _ := partnerCommissionsSQL(where, order)
 	args := append(append([]any{postgres.PlanForArgs}, where.Args...), nil, 0) // no limit
-	rows := postgres.Export(ctx, db, affiliate.WorkspaceID{UUID: partnerID.UUID}, pgx.RowToStructByName[partner.Commission], all, args...)
+	rows := postgres.Export(ctx, db, affiliate.WorkspaceID(partnerID), pgx.RowToStructByName[partner.Commission], all, args...)
 	return func(yield func(partner.Commission, error) bool) {
 		batch := make([]partner.Commission, 0, exportBatch)
 		flush := func() bool {
