@@ -117,13 +117,14 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 		httpedge.WriteError(c, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
 	}
-	target := site.Redirect(path)
 	switch {
-	case target != "" && r.Method == http.MethodGet:
-		c.Header().Set("Location", target)
-		c.WriteHeader(http.StatusTemporaryRedirect)
 	// Refuse empty path segments here, because the mux would accept them as parameters.
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//"):
+		if target := site.Redirect(path); target != "" && r.Method == http.MethodGet {
+			c.Header().Set("Location", target)
+			c.WriteHeader(http.StatusTemporaryRedirect)
+			return
+		}
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 	case isSession(path) && g.sessions.CheckOrigin(c.request) != nil:
 		g.refuse(c, refusal{reason: affiliate.ReasonForbidden})

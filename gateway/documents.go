@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
@@ -48,18 +47,12 @@ func (g *gateway) handleOpenAPI() error {
 		h := w.Header()
 		h.Set("Cache-Control", "public, max-age=300")
 		h.Set("Etag", etag)
-		h["Vary"] = append(h["Vary"][:len(h["Vary"]):len(h["Vary"])], "Accept-Encoding")
 		if httpedge.ETagMatches(c.request.Header, etag) {
+			httpedge.VaryByEncoding(h)
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		body := document
-		if httpedge.AcceptsGzip(c.request.Header) {
-			body = compressed
-			h.Set("Content-Encoding", "gzip")
-		}
 		h.Set("Content-Type", "application/json")
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body)
+		httpedge.WriteGzip(w, c.request.Header, document, func() []byte { return compressed })
 	})
 }

@@ -211,6 +211,24 @@ func Gzip(content []byte) []byte {
 	return compressed.Bytes()
 }
 
+// WriteGzip writes a body with its length, compressed if the client accepts gzip. request is the
+// header of the request. compressed returns the body that Gzip returns.
+func WriteGzip(w http.ResponseWriter, request http.Header, body []byte, compressed func() []byte) {
+	h := w.Header()
+	VaryByEncoding(h)
+	if AcceptsGzip(request) {
+		body = compressed()
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
+}
+
+// VaryByEncoding says that the response depends on the encodings that the client accepts.
+func VaryByEncoding(h http.Header) {
+	h["Vary"] = append(h["Vary"][:len(h["Vary"]):len(h["Vary"])], "Accept-Encoding") // h may share its slices with other responses
+}
+
 // ETagMatches reports whether the client already has the version with this tag.
 func ETagMatches(h http.Header, etag string) bool {
 	for _, line := range h.Values("If-None-Match") {

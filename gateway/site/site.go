@@ -15,7 +15,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,8 +44,8 @@ var Patterns = map[string]string{
 	"/api/v1/notifications/unsubscribe": portalPage,
 }
 
-// headers are the headers of all pages. Redoc, which shows the reference, needs inline styles,
-// and a web worker for its search.
+// The headers of pages. Redoc, which shows the reference, needs inline styles, and a web worker
+// for its search.
 const (
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 		"manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -142,7 +141,7 @@ func (s *Site) ServePage(w http.ResponseWriter, r *http.Request, page string, de
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Etag", httpedge.ETag(body.Bytes())) // pages under development compare it
-	write(w, r, body.Bytes(), func() []byte { return httpedge.Gzip(body.Bytes()) })
+	httpedge.WriteGzip(w, r.Header, body.Bytes(), func() []byte { return httpedge.Gzip(body.Bytes()) })
 }
 
 var contentTypes = map[string]string{
@@ -160,20 +159,8 @@ func (s *Site) ServeFile(w http.ResponseWriter, r *http.Request, name string) (f
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Content-Type", contentTypes[path.Ext(name)])
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	write(w, r, f.content, f.compressed)
+	httpedge.WriteGzip(w, r.Header, f.content, f.compressed)
 	return true
-}
-
-// write writes a body, compressed if the client accepts gzip.
-func write(w http.ResponseWriter, r *http.Request, body []byte, compressed func() []byte) {
-	h := w.Header()
-	h["Vary"] = append(h["Vary"][:len(h["Vary"]):len(h["Vary"])], "Accept-Encoding")
-	if httpedge.AcceptsGzip(r.Header) {
-		body = compressed()
-		h.Set("Content-Encoding", "gzip")
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body)
 }
 
 // Redirect returns the address to which a request for a path without a page is redirected, or
