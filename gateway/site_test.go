@@ -69,6 +69,22 @@ func TestSite_FilesAreCachedForever(t *testing.T) {
 	}
 }
 
+// maxFirstLoad is the size of the files that the portal loads first, with gzip
+// (docs/adr/0018-web-applications-without-a-second-build-system.md).
+const maxFirstLoad = 170_000
+
+func TestSite_FirstLoadIsSmall(t *testing.T) {
+	f := newFixture(t, nil)
+	page := f.do("GET", "/portal", "", "Accept-Encoding", "gzip")
+	size := len(page.body)
+	for _, address := range assetAddresses.FindAllString(f.do("GET", "/portal", "").body, -1) {
+		size += len(f.do("GET", address, "", "Accept-Encoding", "gzip").body)
+	}
+	if size > maxFirstLoad || size < maxFirstLoad/2 {
+		t.Errorf("the portal first loads %d bytes, want at most %d", size, maxFirstLoad)
+	}
+}
+
 func TestSite_UnknownPaths(t *testing.T) {
 	f := newFixture(t, nil)
 	for path, want := range map[string]struct {
