@@ -106,9 +106,9 @@ func (s Session) Refresh(account Account, kind *affiliate.AccountKind, network s
 // BindBrowser returns the session of an account with a browser instead of refresh tokens. digest
 // is the SHA-256 digest of the browser's secret. The account must be of the given kind. Errors:
 // REFRESH_TOKEN_INVALID.
-func (s Session) BindBrowser(account Account, kind affiliate.AccountKind, digest [sha256.Size]byte, keepLoggedIn bool, network string, now time.Time) (Session, error) {
+func (s Session) BindBrowser(account Account, kind affiliate.AccountKind, digest [sha256.Size]byte, keepLoggedIn bool, now time.Time) (Session, error) {
 	s.BrowserDigest, s.KeepLoggedIn = digest[:], keepLoggedIn
-	return s.Refresh(account, &kind, network, now)
+	return s.Refresh(account, &kind, s.Network, now)
 }
 
 // idleTime returns the time without a refresh after which the session ends.

@@ -32,7 +32,7 @@ func TestSession_BindBrowser(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			session := account.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), "", "", sessionStart)
-			bound, err := session.BindBrowser(partner, tc.kind, [32]byte{1}, tc.keep, "203.0.113.0/24", sessionStart)
+			bound, err := session.BindBrowser(partner, tc.kind, [32]byte{1}, tc.keep, sessionStart)
 			if err == nil {
 				bound, err = bound.Refresh(partner, nil, "203.0.113.0/24", sessionStart.Add(tc.renewed))
 			}

@@ -23,7 +23,7 @@ func (s *Service) BindBrowser(ctx context.Context, req *affiliatev1.BindBrowserR
 	at, secret, kind := s.currentTime(), newToken(), affiliate.AccountKind(server.EnumName(req.GetKind()))
 	var session account.Session
 	err := s.exchange(ctx, req.GetRefreshToken(), at, func(tx *postgres.Tx, used token, stored account.RefreshToken, owner account.Account) (err error) {
-		if session, err = stored.BindBrowser(owner, kind, secret.digest(), req.GetKeepLoggedIn(), server.ActorFrom(ctx).AddressPrefix, at); err != nil {
+		if session, err = stored.BindBrowser(owner, kind, secret.digest(), req.GetKeepLoggedIn(), at); err != nil {
 			return err
 		}
 		return accounts.BindBrowser(ctx, tx, session, used.digest(), at)
