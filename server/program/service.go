@@ -161,7 +161,7 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 				return err
 			}
 		}
-		oldValues, _, err := affiliate.ChangedFields(before.Record(), after.Record())
+		oldValues, newValues, err := affiliate.ChangedFields(before.Record(), after.Record())
 		if err != nil || oldValues == nil {
 			return err
 		}
@@ -174,18 +174,15 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 				return err
 			}
 		}
-		return recordChange(ctx, tx, before, after, "program.update")
+		return recordChange(ctx, tx, before, after, "program.update", oldValues, newValues)
 	})
 	return response(after, err)
 }
 
 // recordChange stores everything that follows from a change of a programme: the audit
-// record, the event, and the job that updates the edge directory.
-func recordChange(ctx context.Context, tx *postgres.Tx, before, after program.Program, action string) error {
-	oldValues, newValues, err := affiliate.ChangedFields(before.Record(), after.Record())
-	if err != nil {
-		return err
-	}
+// record, the event, and the job that updates the edge directory. The audit record has the old
+// and new values of all fields, the event only those of its object.
+func recordChange(ctx context.Context, tx *postgres.Tx, before, after program.Program, action string, oldValues, newValues any) error {
 	previous, _, err := affiliate.ChangedFields(before.Object(), after.Object())
 	if err != nil {
 		return err
@@ -258,7 +255,11 @@ func (s *Service) move(ctx context.Context, req programRequest, to program.Statu
 		if err := programs.Update(ctx, tx, after); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, before, after, action)
+		oldValues, newValues, err := affiliate.ChangedFields(before.Record(), after.Record())
+		if err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, before, after, action, oldValues, newValues)
 	})
 	return response(after, err)
 }
