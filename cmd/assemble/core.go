@@ -27,6 +27,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
+	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
 	"github.com/tributary-hq/tributary/gateway/site"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -42,6 +43,7 @@ import (
 	"github.com/tributary-hq/tributary/server/fraud"
 	"github.com/tributary-hq/tributary/server/health"
 	"github.com/tributary-hq/tributary/server/ingest"
+	"github.com/tributary-hq/tributary/server/instance"
 	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
 	servermail "github.com/tributary-hq/tributary/server/mail"
@@ -360,6 +362,15 @@ func (c *Core) Gateway() (http.Handler, error) {
 		Log:            c.log,
 		Registry:       c.registry,
 		Now:            c.now,
+	})
+}
+
+// newInstance returns the service that describes this installation.
+func (c *Core) newInstance() *instance.Service {
+	console, portal := c.cfg.Apps()
+	return instance.New(instance.Config{
+		Version: version.Release(), MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
+		Mail: c.cfg.SMTPURL != "", ConsoleURL: console, PortalURL: portal, LinkURL: c.cfg.LinkURL,
 	})
 }
 

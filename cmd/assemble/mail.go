@@ -8,9 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/mail"
-	"github.com/tributary-hq/tributary/server/instance"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -122,13 +120,4 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-// newInstance returns the service that describes this installation.
-func (c *Core) newInstance() *instance.Service {
-	console, portal := c.cfg.Apps()
-	return instance.New(instance.Config{
-		Version: version.Release(), MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
-		Mail: c.cfg.SMTPURL != "", ConsoleURL: console, PortalURL: portal, LinkURL: c.cfg.LinkURL,
-	})
 }
