@@ -1,5 +1,6 @@
 import { TributaryError } from "../../../clients/typescript/src/errors.js";
 import type { components } from "../../../clients/typescript/src/schema.js";
+import { post } from "./request";
 
 /** What the gateway answers when it opens or renews a session: an access token and the account. */
 export type OpenedSession = Omit<components["schemas"]["SessionResponse"], "refreshToken">;
@@ -69,16 +70,15 @@ export class BrowserSession {
    * browser keeps the login after it was closed.
    */
   async open(path: string, body: object, keep: boolean): Promise<void> {
-    const session = await this.post(keep ? `${path}?keepLoggedIn=true` : path, body);
-    this.store(session as OpenedSession);
-    this.send({ type: "opened", session: session as OpenedSession });
+    const session = await this.post<OpenedSession>(keep ? `${path}?keepLoggedIn=true` : path, body);
+    this.store(session);
+    this.send({ type: "opened", session });
   }
 
   /** Ends the session in all tabs. */
   async logout(): Promise<void> {
     await this.post("logout", {});
-    this.close(false);
-    this.send({ type: "closed" });
+    this.forget();
   }
 
   /** Takes over a change of the account that this tab has made. */
@@ -97,7 +97,7 @@ export class BrowserSession {
       // Another tab may have renewed the token while this one waited.
       if (this.accessToken !== used && Date.now() < this.expiresAt - renewBefore) return;
       try {
-        const session = (await this.post("renew", {})) as OpenedSession;
+        const session = await this.post<OpenedSession>("renew", {});
         this.store(session);
         this.send({ type: "opened", session });
       } catch (error) {
@@ -107,15 +107,8 @@ export class BrowserSession {
     });
   }
 
-  private async post(path: string, body: object): Promise<unknown> {
-    const response = await fetch(`/session/${this.kind}/${path}`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body),
-    });
-    const result: unknown = response.status === 204 ? undefined : await response.json().catch(() => undefined);
-    if (!response.ok) throw new TributaryError(response, result);
-    return result;
+  private post<T>(path: string, body: object): Promise<T> {
+    return post<T>(`/session/${this.kind}/${path}`, body);
   }
 
   private store(session: OpenedSession): void {

@@ -3,6 +3,7 @@ import { Link } from "react-aria-components";
 
 import { fragment } from "../../app/address";
 import { Refusal, TributaryError, unwrap, useApp, useSession } from "../../app/app";
+import { post, postForm } from "../../app/request";
 import { type Texts, useTexts } from "../../app/texts";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
 import { Form, useSubmit } from "../../kit/form";
@@ -25,18 +26,6 @@ function forgetToken(): void {
   history.replaceState(null, "", location.pathname);
 }
 
-/** Sends a request that needs no session. */
-async function post<T>(path: string, body: object): Promise<T> {
-  const response = await fetch(`/api/v1${path}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  const result: unknown = response.status === 204 ? {} : await response.json().catch(() => undefined);
-  if (!response.ok) throw new TributaryError(response, result);
-  return result as T;
-}
-
 /** Returns the error of an acceptance. An invitation that cannot be accepted any more is not found. */
 function invitationError(error: unknown, t: Texts): unknown {
   const gone = error instanceof TributaryError && error.code === "NOT_FOUND";
@@ -57,7 +46,7 @@ export function ForgotPassword() {
   const [sentTo, setSentTo] = useState("");
   const state = useSubmit(
     useCallback(async ({ email = "" }) => {
-      await post("/auth/partner/forgot-password", { email });
+      await post("/api/v1/auth/partner/forgot-password", { email });
       setSentTo(email);
     }, []),
   );
@@ -82,7 +71,7 @@ export function ResetPassword() {
   const state = useSubmit(
     useCallback(
       async ({ password }) => {
-        await post(`/auth/${kind}/reset-password`, { token, password });
+        await post(`/api/v1/auth/${kind}/reset-password`, { token, password });
         forgetToken();
         setDone(true);
       },
@@ -119,7 +108,7 @@ export function VerifyEmail() {
   const [done, setDone] = useState(false);
   const state = useSubmit(
     useCallback(async () => {
-      await post("/auth/email/verify", { token });
+      await post("/api/v1/auth/email/verify", { token });
       forgetToken();
       session.change({ emailVerified: true });
       setDone(true);
@@ -145,14 +134,12 @@ export function Unsubscribe() {
   const [label, setLabel] = useState("");
   const state = useSubmit(
     useCallback(async () => {
-      const response = await fetch(`/api/v1/notifications/unsubscribe?token=${encodeURIComponent(token ?? "")}`, {
-        method: "POST",
-        body: new URLSearchParams({ "List-Unsubscribe": "One-Click" }),
-      });
-      const result = (await response.json().catch(() => undefined)) as { label?: string } | undefined;
-      if (!response.ok) throw new TributaryError(response, result);
+      const { label } = await postForm<{ label: string }>(
+        `/api/v1/notifications/unsubscribe?token=${encodeURIComponent(token ?? "")}`,
+        new URLSearchParams({ "List-Unsubscribe": "One-Click" }),
+      );
       forgetToken();
-      setLabel(result?.label ?? "");
+      setLabel(label);
     }, [token]),
   );
   if (!token) return <Incomplete title={t.account.unsubscribeTitle} />;
@@ -176,7 +163,7 @@ function AcceptAsMember({ token }: { token: string }) {
   const state = useSubmit(
     useCallback(
       async ({ name, password }) => {
-        const { user, workspace } = await post<{ user: { email: string }; workspace: { name: string } }>("/auth/merchant/accept-invite", {
+        const { user, workspace } = await post<{ user: { email: string }; workspace: { name: string } }>("/api/v1/auth/merchant/accept-invite", {
           token,
           name,
           password,

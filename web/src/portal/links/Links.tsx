@@ -5,11 +5,12 @@ import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Button, LinkButton, Select } from "../../kit/controls";
-import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
+import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, CopyText, Page, Pages, QrCode, Stat, Stats, Table, usePage } from "../../kit/page";
+import { Card, Page, Pages, Table, usePage } from "../../kit/page";
 import { isCapped, paged, pageOf, type PartnerLink, type Program, type Schemas, usePrograms } from "../data";
 import { DeleteLink, LinkForm } from "./LinkForm";
+import { OwnLink } from "./OwnLink";
 
 export default function Links() {
   const { t } = useTexts();
@@ -52,42 +53,10 @@ function Chosen({ programs }: { programs: Program[] }) {
           />
         </div>
       )}
-      <OwnLink program={program} />
+      <OwnLink title={t.links.own(program.name)} program={program} />
       <FurtherLinks key={program.id} program={program} />
       <PromoCodes program={program} />
     </>
-  );
-}
-
-/** The link that the partner got with the programme. */
-function OwnLink({ program }: { program: Program }) {
-  const { t, f } = useTexts();
-  const own = program.participation;
-  if (!own) return null;
-  const address = own.shortUrl ?? own.url;
-  return (
-    <Card title={t.links.own(program.name)}>
-      {own.status === "pending" && <Notice tone="warn">{t.links.waiting}</Notice>}
-      {own.status !== "pending" && own.status !== "approved" && own.status && (
-        <Notice tone="bad">{t.status.participant[own.status]}</Notice>
-      )}
-      <CopyText label={t.links.own(program.name)} text={address} />
-      {own.shortUrl && (
-        <details>
-          <summary>{t.links.long}</summary>
-          <CopyText label={t.links.long} text={own.url} />
-        </details>
-      )}
-      <details>
-        <summary>{t.links.qr}</summary>
-        <QrCode text={address} name={own.referralCode} />
-      </details>
-      <Stats>
-        <Stat name={t.links.clicks} value={f.number(own.clicks)} />
-        <Stat name={t.links.conversions} value={f.number(own.conversions)} />
-        <Stat name={t.home.earnings} value={f.money(own.commissionCents, program.currency)} />
-      </Stats>
-    </Card>
   );
 }
 

@@ -7,8 +7,9 @@ import { useTexts } from "../../app/texts";
 import { ExternalLink, LinkButton } from "../../kit/controls";
 import { Done, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, CopyText, Facts, Page, QrCode, Stat, Stats } from "../../kit/page";
+import { Card, Facts, Page } from "../../kit/page";
 import { type Program, rateOf } from "../data";
+import { OwnLink } from "../links/OwnLink";
 import { Apply, Invitation } from "./Join";
 import { ProgramBadge } from "./Programs";
 import { rulesOf } from "./rules";
@@ -61,32 +62,17 @@ function Taking({ program, onChanged }: { program: Program; onChanged: (text: st
   if (participation.status === "rejected" || participation.status === "suspended") {
     return <Notice tone="bad">{t.programs.stopped[participation.status]}</Notice>;
   }
-  return <OwnLink program={program} />;
-}
-
-function OwnLink({ program }: { program: Program }) {
-  const { t, f } = useTexts();
-  const own = program.participation;
-  if (!own) return null;
-  const address = own.shortUrl ?? own.url;
   return (
-    <Card
+    <OwnLink
+      program={program}
       title={t.programs.yourLink}
       action={
         <LinkButton small href={`/links?program=${program.id}`}>
           {t.programs.toLink}
         </LinkButton>
       }
-    >
-      {own.status === "pending" && <Notice tone="warn">{t.links.waiting}</Notice>}
-      <CopyText label={t.programs.yourLink} text={address} />
-      <QrCode text={address} name={own.referralCode} />
-      <Stats>
-        <Stat name={t.programs.clicks} value={f.number(own.clicks)} />
-        <Stat name={t.programs.conversions} value={f.number(own.conversions)} />
-        <Stat name={t.programs.earned} value={f.money(own.commissionCents, program.currency)} />
-      </Stats>
-    </Card>
+      showQr
+    />
   );
 }
 

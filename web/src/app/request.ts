@@ -1,0 +1,21 @@
+import { TributaryError } from "../../../clients/typescript/src/errors.js";
+
+/**
+ * Sends a request with a JSON body and without an access token, and returns the body of the
+ * response. It throws a TributaryError if the service refuses the request.
+ */
+export async function post<T>(path: string, body: object): Promise<T> {
+  return send<T>(path, { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** Like post, for a body that is a form. */
+export async function postForm<T>(path: string, form: URLSearchParams): Promise<T> {
+  return send<T>(path, { body: form });
+}
+
+async function send<T>(path: string, request: RequestInit): Promise<T> {
+  const response = await fetch(path, { method: "POST", ...request });
+  const result: unknown = response.status === 204 ? undefined : await response.json().catch(() => undefined);
+  if (!response.ok) throw new TributaryError(response, result);
+  return result as T;
+}
