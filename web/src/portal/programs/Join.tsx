@@ -6,6 +6,7 @@ import { useTexts } from "../../app/texts";
 import { Button, Checkbox, Dialog, ExternalLink, TextField } from "../../kit/controls";
 import { Failure } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
+import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
 import type { Program } from "../data";
 
@@ -94,13 +95,14 @@ export function Invitation({ program, declined, onChanged }: Props & { declined:
   );
 }
 
-/** The terms of the programme, if it has terms. */
+/** The terms of the programme, if it has terms: the address of a page, or a text. */
 function AcceptTerms({ program }: { program: Program }) {
   const { t } = useTexts();
-  if (!program.termsUrl) return null;
+  if (!program.termsUrl && !program.termsText) return null;
   return (
     <>
-      <ExternalLink href={program.termsUrl}>{t.programs.openTerms}</ExternalLink>
+      {program.termsUrl && <ExternalLink href={program.termsUrl}>{t.programs.openTerms}</ExternalLink>}
+      {program.termsText && <p className={kit.text}>{program.termsText}</p>}
       <Checkbox name="acceptTerms" isRequired>
         {t.programs.acceptTerms}
       </Checkbox>
