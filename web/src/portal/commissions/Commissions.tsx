@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "react-aria-components";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
@@ -16,7 +15,7 @@ type Status = (typeof statuses)[number];
 export default function Commissions() {
   const { t } = useTexts();
   return (
-    <Page title={t.commissions.title} about={t.commissions.about} actions={<LinkButton href="/commissions/lookup">{t.commissions.lookup}</LinkButton>}>
+    <Page title={t.commissions.title} about={t.commissions.about}>
       <List />
     </Page>
   );
@@ -88,7 +87,7 @@ function List() {
                 columns={[
                   {
                     name: t.commissions.date,
-                    cell: (row) => <Link href={`/commissions/${row.id}`}>{row.createdAt && f.time(row.createdAt)}</Link>,
+                    cell: (row) => row.createdAt && f.time(row.createdAt),
                     lead: true,
                   },
                   { name: t.commissions.program, cell: (row) => row.programName },

@@ -140,9 +140,9 @@ function Entry({ notification, onRead, onDismiss }: { notification: Notification
 function addressOf({ category, resource }: Notification): string | null {
   switch (resource?.type) {
     case "commission":
-      return `/commissions/${resource.id}`;
+      return "/commissions";
     case "payout":
-      return `/payouts/${resource.id}`;
+      return "/payouts";
     case "participant":
     case "program":
     case "announcement":
