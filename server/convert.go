@@ -268,7 +268,7 @@ func Questions(questions []program.Question) []*affiliatev1.ApplicationQuestion 
 	})
 }
 
-// Palette converts an accent colour; nil if there is none.
+// Palette converts an accent colour. It returns nil without one.
 func Palette(accent *string) *affiliatev1.AccentPalette {
 	if accent == nil {
 		return nil

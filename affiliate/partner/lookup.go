@@ -36,7 +36,7 @@ type RelatedSale struct {
 	CommissionStatus *commission.Status
 }
 
-// SaleResult says whether a conversion is credited to the partner who asks.
+// SaleResult says whether the partner is credited with a conversion.
 type SaleResult string
 
 // The results of a lookup. SaleNoCommission means that the conversion is credited to the
@@ -47,7 +47,7 @@ const (
 	SaleNotCredited  SaleResult = "not_credited"
 )
 
-// SaleReason says why a conversion is not credited to the partner who asks.
+// SaleReason says why the partner is not credited with a conversion.
 type SaleReason string
 
 // The reasons for SaleNotCredited.

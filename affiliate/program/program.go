@@ -129,9 +129,8 @@ type Patch struct {
 }
 
 // Patch returns p with the given changes. RulesVersion increases if the rules change, and
-// TermsVersion if the terms change. The
-// caller sets UpdatedAt and Version. If Slug is empty, the caller must make a slug from the name. Errors:
-// VALIDATION_ERROR.
+// TermsVersion if the terms change. The caller sets UpdatedAt and Version. If Slug is empty, the
+// caller must make a slug from the name. Errors: VALIDATION_ERROR.
 func (p Program) Patch(patch Patch) (Program, error) {
 	var found affiliate.Violations
 	p.Name = patch.Name.Apply(p.Name, "")

@@ -79,8 +79,8 @@ func (s *Sessions) Open(ctx context.Context, w http.ResponseWriter, r *http.Requ
 var ErrNoCookie = errors.New("the request has no cookie of a session")
 
 // Renew returns a new access token for the cookie of the request. If the cookie is missing
-// or not valid, it deletes the cookie. After any other error the cookie stays, so that a
-// limit or an outage logs nobody out. Errors: ErrNoCookie.
+// or not valid, it deletes the cookie. After any other error the cookie stays, so that
+// users stay logged in during an outage or after too many requests. Errors: ErrNoCookie.
 func (s *Sessions) Renew(ctx context.Context, w http.ResponseWriter, r *http.Request, kind Kind, options ...grpc.CallOption) (*affiliatev1.SessionResponse, error) {
 	secret := s.secret(r, kind)
 	if secret == "" {

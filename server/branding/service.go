@@ -94,7 +94,7 @@ func (s *Service) PutLogo(ctx context.Context, req *affiliatev1.PutLogoRequest) 
 	})
 }
 
-// DeleteLogo removes the logo. If there is none, it stores nothing.
+// DeleteLogo removes the logo. If the workspace has no logo, nothing changes.
 func (s *Service) DeleteLogo(ctx context.Context, _ *affiliatev1.DeleteLogoRequest) (*affiliatev1.DeleteLogoResponse, error) {
 	_, err := s.update(ctx, "workspace.delete_logo", func(tx *postgres.Tx, b account.Branding) (account.Branding, error) {
 		b.LogoDigest = nil

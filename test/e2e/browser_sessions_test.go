@@ -207,7 +207,7 @@ func TestBrowserSessions(t *testing.T) {
 }
 
 // TestBrowserSessions_Limits checks that renewals count for their session, and cookies that are
-// not valid for the address. A limit logs nobody out.
+// not valid for the address. Users stay logged in after too many requests.
 func TestBrowserSessions_Limits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{separateProcesses: true, env: map[string]string{

@@ -123,7 +123,7 @@ func Watch(ctx context.Context, folder string, built func(error)) error {
 }
 
 // reload requests the page from the gateway each second, and reloads it after a change. Each
-// script of a page contains it, so the first one that runs keeps the others from it.
+// script of a page contains this code, but only the first one that runs starts the timer.
 const reload = `if(!window.reloads){window.reloads=1;let last;setInterval(async()=>{` +
 	`if(document.hidden)return;const r=await fetch(location.pathname,{method:"HEAD"}).catch(()=>0);const e=r&&r.ok&&r.headers.get("etag");` +
 	`if(e&&last&&e!==last)location.reload();last=e||last},1000)}`

@@ -5679,7 +5679,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a logo
-         * @description Removes the logo of the workspace. It succeeds if there is none.
+         * @description Removes the logo of the workspace. The call succeeds even if the workspace has
+         *     no logo.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -11426,7 +11427,7 @@ export interface components {
             program: components["schemas"]["PortalProgram"] | null;
             /**
              * @description The rate of the group that the partner will be in, which replaces the rate of the
-             *     programme. Null if there is none.
+             *     programme. Null if the rate of the programme applies.
              */
             commissionRate: components["schemas"]["CommissionRate"] | null;
             /** @description The partner's commission in English words. Null if the kind is `member`. */

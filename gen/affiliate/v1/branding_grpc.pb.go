@@ -48,7 +48,8 @@ type BrandingServiceClient interface {
 	//
 	// Errors: PAYLOAD_TOO_LARGE if the file is too large.
 	PutLogo(ctx context.Context, in *PutLogoRequest, opts ...grpc.CallOption) (*Branding, error)
-	// DeleteLogo removes the logo of the workspace. It succeeds if there is none.
+	// DeleteLogo removes the logo of the workspace. The call succeeds even if the workspace has
+	// no logo.
 	DeleteLogo(ctx context.Context, in *DeleteLogoRequest, opts ...grpc.CallOption) (*DeleteLogoResponse, error)
 }
 
@@ -123,7 +124,8 @@ type BrandingServiceServer interface {
 	//
 	// Errors: PAYLOAD_TOO_LARGE if the file is too large.
 	PutLogo(context.Context, *PutLogoRequest) (*Branding, error)
-	// DeleteLogo removes the logo of the workspace. It succeeds if there is none.
+	// DeleteLogo removes the logo of the workspace. The call succeeds even if the workspace has
+	// no logo.
 	DeleteLogo(context.Context, *DeleteLogoRequest) (*DeleteLogoResponse, error)
 	mustEmbedUnimplementedBrandingServiceServer()
 }

@@ -31,8 +31,7 @@ const (
 	RegistrationMode_REGISTRATION_MODE_OPEN RegistrationMode = 1
 	// A person needs the token of an invitation.
 	RegistrationMode_REGISTRATION_MODE_INVITE RegistrationMode = 2
-	// No account can be created. A person who is invited to an existing workspace can still
-	// accept.
+	// People cannot create an account. They can still accept an invitation to a workspace.
 	RegistrationMode_REGISTRATION_MODE_CLOSED RegistrationMode = 3
 )
 

@@ -143,7 +143,7 @@ func (PayoutMethod) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{1}
 }
 
-// PartnerConversionResult says whether a sale is credited to the partner who asks.
+// PartnerConversionResult says whether the partner is credited with a sale.
 type PartnerConversionResult int32
 
 const (
@@ -152,7 +152,7 @@ const (
 	PartnerConversionResult_PARTNER_CONVERSION_RESULT_CREDITED PartnerConversionResult = 1
 	// The sale is credited to the partner, but earns no commission.
 	PartnerConversionResult_PARTNER_CONVERSION_RESULT_NO_COMMISSION PartnerConversionResult = 2
-	// The sale is credited to nobody or to another partner.
+	// The sale is credited to another partner, or to no partner.
 	PartnerConversionResult_PARTNER_CONVERSION_RESULT_NOT_CREDITED PartnerConversionResult = 3
 )
 
@@ -199,7 +199,7 @@ func (PartnerConversionResult) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{2}
 }
 
-// PartnerConversionReason says why a sale is not credited to the partner who asks.
+// PartnerConversionReason says why the partner is not credited with a sale.
 type PartnerConversionReason int32
 
 const (

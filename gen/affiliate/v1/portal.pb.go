@@ -572,7 +572,7 @@ type PortalInvite struct {
 	// The programme, whether it is public or not. Null if the kind is `member`.
 	Program *PortalProgram `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
 	// The rate of the group that the partner will be in, which replaces the rate of the
-	// programme. Null if there is none.
+	// programme. Null if the rate of the programme applies.
 	CommissionRate *CommissionRate `protobuf:"bytes,7,opt,name=commission_rate,json=commissionRate,proto3" json:"commission_rate,omitempty"`
 	// The partner's commission in English words. Null if the kind is `member`.
 	Rate          *string `protobuf:"bytes,8,opt,name=rate,proto3,oneof" json:"rate,omitempty"`

@@ -55,7 +55,8 @@ func BrowserSession(
 }
 
 // ExtendSession moves the end of a session's idle time from the given time to
-// session.IdleExpiresAt, and stores the network and the time of the use. extended is false if another transaction has moved it before.
+// session.IdleExpiresAt, and stores the network and the time of the use. extended is false if
+// another transaction has moved the end since then.
 func ExtendSession(ctx context.Context, db *postgres.DB, session account.Session, from time.Time) (extended bool, err error) {
 	const extend = `
 		update sessions set idle_expires_at = $3, network = $4, last_used_at = $5
