@@ -5,24 +5,11 @@ import {
   CheckboxButton,
   CheckboxField,
   type CheckboxFieldProps,
-  Dialog as AriaDialog,
   FieldError,
-  Heading,
   Input,
   Label,
   Link,
   type LinkProps,
-  ListBox,
-  ListBoxItem,
-  Modal,
-  ModalOverlay,
-  Popover,
-  Radio,
-  RadioGroup,
-  type RadioGroupProps,
-  Select as AriaSelect,
-  type SelectProps,
-  SelectValue,
   Text,
   TextArea,
   TextField as AriaTextField,
@@ -40,7 +27,7 @@ import css from "./kit.module.css";
 export const FaultsContext = createContext<Record<string, string>>({});
 
 /** Returns the properties of a field that show its fault. */
-function useFault(name: string | undefined) {
+export function useFault(name: string | undefined) {
   const fault = useContext(FaultsContext)[name ?? ""];
   return { isInvalid: fault !== undefined, fault };
 }
@@ -109,40 +96,6 @@ export function TextField({ label, hint, lines, placeholder, type, ...props }: F
   );
 }
 
-/** A choice of one of several options, in a menu. */
-export function Select({
-  label,
-  options,
-  hint,
-  ...props
-}: Omit<SelectProps<object, "single">, "children" | "className"> & { label: string; options: [id: string, text: string][]; hint?: ReactNode }) {
-  const { isInvalid, fault } = useFault(props.name);
-  return (
-    <AriaSelect {...props} isInvalid={isInvalid} className={css.field}>
-      <Label className={css.label}>{label}</Label>
-      <AriaButton className={`${css.input} ${css.selectButton}`}>
-        <SelectValue />
-        <span aria-hidden>▾</span>
-      </AriaButton>
-      {hint && (
-        <Text slot="description" className={css.hint}>
-          {hint}
-        </Text>
-      )}
-      <FieldError className={css.fault}>{fault}</FieldError>
-      <Popover className={css.popover}>
-        <ListBox className={css.options}>
-          {options.map(([id, text]) => (
-            <ListBoxItem key={id} id={id} textValue={text} className={css.option}>
-              {text}
-            </ListBoxItem>
-          ))}
-        </ListBox>
-      </Popover>
-    </AriaSelect>
-  );
-}
-
 export function Checkbox({ children, ...props }: Omit<CheckboxFieldProps, "className" | "children"> & { children?: ReactNode }) {
   const { isInvalid, fault } = useFault(props.name);
   return (
@@ -152,44 +105,5 @@ export function Checkbox({ children, ...props }: Omit<CheckboxFieldProps, "class
       </CheckboxButton>
       <FieldError className={css.fault}>{fault}</FieldError>
     </CheckboxField>
-  );
-}
-
-/** A choice of one of a few options, which are all shown. */
-export function Choice({
-  label,
-  options,
-  ...props
-}: Omit<RadioGroupProps, "className" | "children"> & { label: string; options: [value: string, text: string, hint?: string][] }) {
-  const { isInvalid, fault } = useFault(props.name);
-  return (
-    <RadioGroup {...props} isInvalid={isInvalid} className={css.field}>
-      <Label className={css.label}>{label}</Label>
-      {options.map(([value, text, hint]) => (
-        <Radio key={value} value={value} className={`${css.choice} ${css.radio}`}>
-          <span>
-            {text}
-            {hint && <span className={css.hint}> {hint}</span>}
-          </span>
-        </Radio>
-      ))}
-      <FieldError className={css.fault}>{fault}</FieldError>
-    </RadioGroup>
-  );
-}
-
-/** A dialog above the page. It closes with Escape. */
-export function Dialog({ title, open, onClose, children }: { title: string; open: boolean; onClose: () => void; children: ReactNode }) {
-  return (
-    <ModalOverlay className={css.overlay} isOpen={open} onOpenChange={(open) => !open && onClose()} isDismissable>
-      <Modal className={css.modal}>
-        <AriaDialog className={css.dialog}>
-          <Heading slot="title" level={2}>
-            {title}
-          </Heading>
-          {children}
-        </AriaDialog>
-      </Modal>
-    </ModalOverlay>
   );
 }

@@ -2,7 +2,8 @@ import { useCallback } from "react";
 
 import { TributaryError, unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Button, Dialog, TextField } from "../../kit/controls";
+import { Button, TextField } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Form, useSubmit } from "../../kit/form";
 import type { PartnerLink, Program } from "../data";
 

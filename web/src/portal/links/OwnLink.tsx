@@ -2,7 +2,8 @@ import type { ReactNode } from "react";
 
 import { useTexts } from "../../app/texts";
 import { Notice } from "../../kit/feedback";
-import { Card, CopyText, QrCode, Stat, Stats } from "../../kit/page";
+import { Card, Stat, Stats } from "../../kit/page";
+import { CopyText, QrCode } from "../../kit/sharing";
 import type { Program } from "../data";
 
 /** The link that the partner got with a programme. */

@@ -4,7 +4,8 @@ import { useLocation } from "wouter";
 
 import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Choice, LinkButton, TextField } from "../../kit/controls";
+import { Choice } from "../../kit/choices";
+import { LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";

@@ -3,7 +3,8 @@ import { useCallback, useState } from "react";
 
 import { TributaryError, unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Button, Checkbox, Dialog, ExternalLink, TextField } from "../../kit/controls";
+import { Button, Checkbox, ExternalLink, TextField } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Failure } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";

@@ -2,7 +2,8 @@ import { useCallback, useState } from "react";
 
 import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Button, Dialog, TextField } from "../../kit/controls";
+import { Button, TextField } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Badge, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";

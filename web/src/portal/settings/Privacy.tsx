@@ -4,7 +4,8 @@ import { useLocation } from "wouter";
 
 import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Button, Dialog, LinkButton, TextField } from "../../kit/controls";
+import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Done, Failure } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";

@@ -2,10 +2,12 @@ import { useCallback, useState } from "react";
 
 import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";
-import { Button, Dialog, TextField } from "../../kit/controls";
+import { Button, TextField } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
-import { Card, CopyButton, download, qrAddress } from "../../kit/page";
+import { Card } from "../../kit/page";
+import { CopyButton, download, qrAddress } from "../../kit/sharing";
 import type { Schemas } from "../data";
 
 /** The second factor of the account: codes of an authenticator app. */
