@@ -115,7 +115,7 @@ func (s *Shop) JoinManyWithLinks() Participant {
 func (s *Shop) JoinAllPrograms(workspaces, partners int) (joined []Participant) {
 	s.Helper()
 	s.Exec(`insert into workspaces
-		select copy.* from workspaces w, generate_series(2, $1::integer) n, jsonb_populate_record(w, jsonb_build_object('id', gen_random_uuid(), 'name', n)) copy`, workspaces)
+		select copy.* from workspaces w, generate_series(2, $1::integer) n, jsonb_populate_record(w, jsonb_build_object('id', gen_random_uuid(), 'name', n, 'slug', 'workspace-' || n)) copy`, workspaces)
 	s.Exec(`insert into programs
 		select copy.* from programs p, workspaces w, jsonb_populate_record(p, jsonb_build_object('id', gen_random_uuid(), 'workspace_id', w.id)) copy
 		where w.id <> p.workspace_id`)
