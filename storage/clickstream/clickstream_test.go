@@ -286,6 +286,25 @@ func testLostEntriesAreReported(t *testing.T, endpoint clickstream.Endpoint) {
 	}
 }
 
+func testTrimKeepsTheOnlyPendingEntry(t *testing.T, endpoint clickstream.Endpoint) {
+	t.Helper()
+	ctx := t.Context()
+	writer, r := clickstream.NewWriter(connect(t, endpoint), 1), newReader(t, endpoint, "one")
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
+		t.Fatal(err)
+	}
+	entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0))
+	if trimmed := must[int64](t)(r.Trim(ctx, 0)); trimmed != 0 {
+		t.Fatalf("Trim removed %d entries while the last delivered one was pending, want 0", trimmed)
+	}
+	if err := r.Ack(ctx, 0, entries[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if trimmed := must[int64](t)(r.Trim(ctx, 0)); trimmed != 1 {
+		t.Fatalf("Trim removed %d entries after the acknowledgement, want 1", trimmed)
+	}
+}
+
 func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()

@@ -28,6 +28,7 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: withEndpoint(testEntriesOfDeadConsumerAreClaimed)},
 		redistest.Behaviour{Name: "lost entries are reported", Test: withEndpoint(testLostEntriesAreReported)},
 		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: withEndpoint(testTrimStopsAtOldestUnacknowledgedEntry)},
+		redistest.Behaviour{Name: "trim keeps the only pending entry", Test: withEndpoint(testTrimKeepsTheOnlyPendingEntry)},
 		redistest.Behaviour{Name: "trim runs together with readers and a writer", Test: withEndpoint(testTrimRunsTogetherWithReadersAndWriters)},
 		redistest.Behaviour{Name: "tail finds a click", Test: withEndpoint(testTailFindsClick)},
 		redistest.Behaviour{Name: "dead letters", Test: withEndpoint(testDeadLetters)},

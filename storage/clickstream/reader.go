@@ -281,14 +281,14 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 			minID = group.LastDeliveredID
 		}
 	}
-	delivered := minID
+	allAcknowledged := true
 	for _, group := range groups {
 		pending, err := r.client.XPending(ctx, key, group.Name).Result()
 		if err != nil {
 			return 0, fmt.Errorf("pending of %s: %w", key, err)
 		}
-		if pending.Count > 0 && before(pending.Lower, minID) {
-			minID = pending.Lower
+		if pending.Count > 0 && !before(minID, pending.Lower) {
+			minID, allAcknowledged = pending.Lower, false
 		}
 	}
 	if minID == "" || minID == "0-0" {
@@ -301,7 +301,7 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	if trimmed > 0 {
 		return trimmed, nil
 	}
-	if minID == delivered { // nothing is pending, so the last delivered entry is acknowledged too
+	if allAcknowledged {
 		minID = nextID(minID)
 	}
 	if trimmed, err = r.client.XTrimMinID(ctx, key, minID).Result(); err != nil {
