@@ -140,6 +140,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:      {Accept: participations},
 	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:        {Accept: participations},
 	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:   {Accept: participations},
+	affiliatev1.PartnerService_GetPartnerCommission_FullMethodName:     {Accept: participations},
 	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:       {Accept: participations},
 	affiliatev1.PartnerService_GetPartnerProfile_FullMethodName:        {Accept: PartnerToken},
 	affiliatev1.PartnerService_UpdatePartnerProfile_FullMethodName:     {Accept: PartnerToken},

@@ -61,11 +61,16 @@ type Balance struct {
 }
 
 // PartnerBalance is what a partner is owed in one currency. PendingCents is the sum of pending
-// commissions, which are not in the ledger yet. PaidCents is the sum of paid commissions.
+// commissions, which are not in the ledger yet, and HoldCents is the part whose hold period is
+// running. PaidCents is the sum of paid commissions. InPayoutCents is the sum of confirmed
+// payouts that are not paid yet, and ReservedCents is the part of it that is still in the balance.
 type PartnerBalance struct {
 	Balance
-	PendingCents int64
-	PaidCents    int64
+	PendingCents  int64
+	HoldCents     int64
+	PaidCents     int64
+	InPayoutCents int64
+	ReservedCents int64
 }
 
 // Filter restricts a list of entries. A zero field matches every entry.

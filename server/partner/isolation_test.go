@@ -64,6 +64,9 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		"ListPartnerCommissions all": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{})
 		},
+		"GetPartnerCommission": func(ctx context.Context, id string) (proto.Message, error) {
+			return f.service.GetPartnerCommission(ctx, &affiliatev1.GetPartnerCommissionRequest{CommissionId: id})
+		},
 		"LookupPartnerConversion": func(ctx context.Context, id string) (proto.Message, error) {
 			return f.service.LookupPartnerConversion(ctx, &affiliatev1.LookupPartnerConversionRequest{Date: new(f.Now().Format(time.DateOnly)), ProgramId: &id})
 		},
@@ -89,7 +92,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		for _, id := range ids {
 			response, err := call(f.asLivePartner(john), id)
 			if err != nil {
-				mayBeRefused := name == "GetPartnerProgram" || name == "ListPartnerCommissions" || name == "LookupPartnerConversion"
+				mayBeRefused := name == "GetPartnerProgram" || name == "GetPartnerCommission" || name == "ListPartnerCommissions" || name == "LookupPartnerConversion"
 				if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound || !mayBeRefused {
 					t.Errorf("%s with the id %s returned the error %v", name, id, err)
 				}

@@ -156,6 +156,11 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		CreatedAt: got.Data[0].CreatedAt,
 	}
 	servertest.WantMessage(t, "ListPartnerCommissions", got.Data[0], want)
+	one, err := f.service.GetPartnerCommission(f.asLivePartner(jane), &affiliatev1.GetPartnerCommissionRequest{CommissionId: flat.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.WantMessage(t, "GetPartnerCommission", one, got.Data[1])
 	// The test fails if the message gets a field that want does not set.
 	fields := want.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -180,7 +185,8 @@ func TestGetPartnerBalances(t *testing.T) {
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
 	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
-	// balances returns for each currency the balance, the pending and the paid amount.
+	// balances returns for each currency the balance, the pending and the paid amount, and, if they are not 0, the
+	// amounts on hold, in payouts and payable.
 	balances := func(user affiliate.UserID, mode affiliate.Mode) string {
 		t.Helper()
 		got, err := f.service.GetPartnerBalances(f.asPartner(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
@@ -189,7 +195,14 @@ func TestGetPartnerBalances(t *testing.T) {
 		}
 		var all []string
 		for _, b := range got.Balances {
-			all = append(all, fmt.Sprint(b.Currency, " ", b.BalanceCents, " ", b.PendingCents, " ", b.PaidCents))
+			text := fmt.Sprint(b.Currency, " ", b.BalanceCents, " ", b.PendingCents, " ", b.PaidCents)
+			if b.HoldCents != 0 || b.InPayoutCents != 0 {
+				text += fmt.Sprintf(" (hold %d, in payouts %d, payable %d)", b.HoldCents, b.InPayoutCents, b.PayableCents)
+			}
+			all = append(all, text)
+			if b.HoldCents+b.ReviewCents != b.PendingCents {
+				t.Errorf("GetPartnerBalances returned %v, want the parts of the pending commissions to add up", b)
+			}
 		}
 		return strings.Join(all, ", ")
 	}
@@ -211,12 +224,21 @@ func TestGetPartnerBalances(t *testing.T) {
 	beta.addEntry(inBeta, "SEK", -9)
 	test.addEntry(inTest, "USD", 11)
 	alpha.addEntry(alpha.join(john, nil), "EUR", 1)
+	for _, hold := range []time.Time{f.Now().Add(time.Hour), f.Now()} { // the second one has ended
+		alpha.addCommission(inAlpha, func(c *commission.Commission) { c.Status, c.AmountCents, c.HoldUntil = "pending", 50, &hold })
+	}
+	f.ExecWithoutForeignKeys(`
+		insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
+			adjustment_cents, status, method, created_at, updated_at)
+		select $1, gen_random_uuid(), gen_random_uuid(), 'live', $2, $3, $4, 2 ^ n, 'EUR', 0, 0, status, 'manual', now(), now()
+		from unnest(array['draft', 'pending', 'processing', 'paid', 'failed', 'canceled']) with ordinality as s (status, n)`,
+		alpha.Scope.Workspace, alpha.Program, inAlpha.ID, jane)
 	for name, tc := range map[string]struct {
 		user affiliate.UserID
 		mode affiliate.Mode
 		want string
 	}{
-		"live mode":                       {jane, "live", "CHF 206 101 104, EUR 37 2 8, SEK -9 0 0"},
+		"live mode":                       {jane, "live", "CHF 206 101 104, EUR 37 102 8 (hold 50, in payouts 12, payable 33), SEK -9 0 0"},
 		"test mode":                       {jane, "test", "USD 411 200 200"},
 		"another partner":                 {john, "live", "EUR 1 0 0"},
 		"another partner, the other mode": {john, "test", ""},

@@ -133,6 +133,19 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	}, nil
 }
 
+// GetPartnerCommission returns one commission of the partner.
+func (s *Service) GetPartnerCommission(ctx context.Context, req *affiliatev1.GetPartnerCommissionRequest) (*affiliatev1.PartnerCommission, error) {
+	caller := server.PrincipalFrom(ctx)
+	c, err := partners.Commission(ctx, s.db, caller.User, caller.Mode, server.PathID[affiliate.CommissionID](req.GetCommissionId()))
+	if err != nil {
+		return nil, err
+	}
+	if err := caller.CheckProgram(c.Program); err != nil {
+		return nil, err
+	}
+	return commissionToProto(c, s.currentTime()), nil
+}
+
 // commissionFilter returns the filter and the order of a request for commissions. Errors:
 // VALIDATION_ERROR; NOT_FOUND if a participant token is of another programme.
 func commissionFilter(caller server.Principal, req interface {
@@ -208,8 +221,7 @@ func writeCommission(w *csv.Writer, c partner.Commission) {
 	w.OptionalTime(c.RefundedAt)
 }
 
-// GetPartnerBalances returns the partner's balance and the amounts of the pending and the
-// paid commissions, per currency.
+// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
 	var (
@@ -217,9 +229,9 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 		err      error
 	)
 	if caller.Participation != nil {
-		balances, err = partners.ParticipantBalances(ctx, s.db, *caller.Participation)
+		balances, err = partners.ParticipantBalances(ctx, s.db, *caller.Participation, s.currentTime())
 	} else {
-		balances, err = partners.Balances(ctx, s.db, caller.User, caller.Mode)
+		balances, err = partners.Balances(ctx, s.db, caller.User, caller.Mode, s.currentTime())
 	}
 	if err != nil {
 		return nil, err
@@ -228,6 +240,7 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 	for i, b := range balances {
 		out.Balances[i] = &affiliatev1.PartnerBalance{
 			Currency: b.Currency, BalanceCents: b.BalanceCents, PendingCents: b.PendingCents, PaidCents: b.PaidCents,
+			HoldCents: b.HoldCents, ReviewCents: b.PendingCents - b.HoldCents, InPayoutCents: b.InPayoutCents, PayableCents: b.BalanceCents - b.ReservedCents,
 		}
 	}
 	return out, nil

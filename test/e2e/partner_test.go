@@ -61,10 +61,12 @@ func TestPartner_SeesOnlyOwnData(t *testing.T) {
 	}
 	partner.get(t, "/api/v1/partner/commissions?status=pending&programId="+a.program).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": pending})
 	partner.get(t, "/api/v1/partner/commissions?programId="+hidden).wantOutcome(notFound)
+	partner.get(t, "/api/v1/partner/commissions/"+pending).wantStatus(http.StatusOK).wantFields(object{"id": pending, "status": "pending"})
+	rival.get(t, "/api/v1/partner/commissions/"+pending).wantOutcome(notFound)
 	rival.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	partner.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances": []object{
-		{"currency": "EUR", "balanceCents": 3000, "pendingCents": 0, "paidCents": 0},
-		{"currency": "USD", "balanceCents": 0, "pendingCents": 2000, "paidCents": 0},
+		{"currency": "EUR", "balanceCents": 3000, "payableCents": 3000, "inPayoutCents": 0, "pendingCents": 0, "holdCents": 0, "reviewCents": 0, "paidCents": 0},
+		{"currency": "USD", "balanceCents": 0, "payableCents": 0, "inPayoutCents": 0, "pendingCents": 2000, "holdCents": 2000, "reviewCents": 0, "paidCents": 0},
 	}})
 	rival.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances": []object{}})
 	eventually(t, waitTimeout, "the summary has all clicks and conversions", func() error {

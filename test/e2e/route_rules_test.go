@@ -234,6 +234,7 @@ var routeRules = map[string]rule{
 	"ListPartnerPrograms":      {accepts: participations, allowedOutcome: ok},
 	"GetPartnerProgram":        {accepts: participations, allowedOutcome: notFound},
 	"ListPartnerCommissions":   {accepts: participations, allowedOutcome: ok},
+	"GetPartnerCommission":     {accepts: participations, allowedOutcome: notFound},
 	"GetPartnerBalances":       {accepts: participations, allowedOutcome: ok},
 	"ExportPartnerCommissions": {accepts: participations, allowedOutcome: ok},
 	"LookupPartnerConversion":  {accepts: partners, allowedOutcome: invalid},

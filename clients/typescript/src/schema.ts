@@ -2742,6 +2742,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partner/commissions/{commissionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a partner commission
+         * @description Returns one of the partner's own commissions.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getPartnerCommission"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/conversions/lookup": {
         parameters: {
             query?: never;
@@ -10603,6 +10625,28 @@ export interface components {
              * @description The sum of the commissions that were paid, in minor units.
              */
             paidCents: number;
+            /**
+             * Format: int64
+             * @description The part of `pendingCents` whose hold period is running, in minor units.
+             */
+            holdCents: number;
+            /**
+             * Format: int64
+             * @description The rest of `pendingCents`, in minor units. It waits for the approval.
+             */
+            reviewCents: number;
+            /**
+             * Format: int64
+             * @description The sum of the payouts that are confirmed and not paid yet, in minor units.
+             */
+            inPayoutCents: number;
+            /**
+             * Format: int64
+             * @description What further payouts can pay, in minor units: the balance without the payouts that are
+             *     confirmed. A payout that is `processing` has left the balance already. Negative if the
+             *     partner owes money.
+             */
+            payableCents: number;
         };
         PartnerBalances: {
             /** @description The balances, sorted by currency. Empty if the partner has earned nothing. */
@@ -23242,7 +23286,11 @@ export interface operations {
                      *           "currency": "USD",
                      *           "balanceCents": 2375,
                      *           "pendingCents": 4750,
-                     *           "paidCents": 0
+                     *           "paidCents": 0,
+                     *           "holdCents": 0,
+                     *           "reviewCents": 4750,
+                     *           "inPayoutCents": 0,
+                     *           "payableCents": 2375
                      *         }
                      *       ]
                      *     }
@@ -23449,6 +23497,73 @@ export interface operations {
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
                      */
                     "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getPartnerCommission: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 1125,
+                     *       "originalAmountCents": 1125,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "saleAmountCents": 4900,
+                     *       "saleCurrency": "USD",
+                     *       "recurringIndex": 1,
+                     *       "promoCode": null,
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": false,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "baseAmountCents": 4500,
+                     *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *       "subId": null,
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "linkCode": "ada"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PartnerCommission"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];

@@ -1048,6 +1048,50 @@ func (x *ListPartnerCommissionsResponse) GetLimit() int32 {
 	return 0
 }
 
+type GetPartnerCommissionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CommissionId  string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPartnerCommissionRequest) Reset() {
+	*x = GetPartnerCommissionRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPartnerCommissionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPartnerCommissionRequest) ProtoMessage() {}
+
+func (x *GetPartnerCommissionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPartnerCommissionRequest.ProtoReflect.Descriptor instead.
+func (*GetPartnerCommissionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetPartnerCommissionRequest) GetCommissionId() string {
+	if x != nil {
+		return x.CommissionId
+	}
+	return ""
+}
+
 // PartnerCommission is a commission as the partner sees it.
 type PartnerCommission struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1111,7 +1155,7 @@ type PartnerCommission struct {
 
 func (x *PartnerCommission) Reset() {
 	*x = PartnerCommission{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[7]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1167,7 @@ func (x *PartnerCommission) String() string {
 func (*PartnerCommission) ProtoMessage() {}
 
 func (x *PartnerCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[7]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1180,7 @@ func (x *PartnerCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerCommission.ProtoReflect.Descriptor instead.
 func (*PartnerCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PartnerCommission) GetId() string {
@@ -1364,7 +1408,7 @@ type GetPartnerBalancesRequest struct {
 
 func (x *GetPartnerBalancesRequest) Reset() {
 	*x = GetPartnerBalancesRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[8]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1420,7 @@ func (x *GetPartnerBalancesRequest) String() string {
 func (*GetPartnerBalancesRequest) ProtoMessage() {}
 
 func (x *GetPartnerBalancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[8]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1433,7 @@ func (x *GetPartnerBalancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPartnerBalancesRequest.ProtoReflect.Descriptor instead.
 func (*GetPartnerBalancesRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{9}
 }
 
 type PartnerBalances struct {
@@ -1402,7 +1446,7 @@ type PartnerBalances struct {
 
 func (x *PartnerBalances) Reset() {
 	*x = PartnerBalances{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[9]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1458,7 @@ func (x *PartnerBalances) String() string {
 func (*PartnerBalances) ProtoMessage() {}
 
 func (x *PartnerBalances) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[9]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1471,7 @@ func (x *PartnerBalances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerBalances.ProtoReflect.Descriptor instead.
 func (*PartnerBalances) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PartnerBalances) GetBalances() []*PartnerBalance {
@@ -1447,14 +1491,24 @@ type PartnerBalance struct {
 	// The sum of the pending commissions, in minor units. It is not part of the balance.
 	PendingCents int64 `protobuf:"varint,3,opt,name=pending_cents,json=pendingCents,proto3" json:"pending_cents,omitempty"`
 	// The sum of the commissions that were paid, in minor units.
-	PaidCents     int64 `protobuf:"varint,4,opt,name=paid_cents,json=paidCents,proto3" json:"paid_cents,omitempty"`
+	PaidCents int64 `protobuf:"varint,4,opt,name=paid_cents,json=paidCents,proto3" json:"paid_cents,omitempty"`
+	// The part of `pendingCents` whose hold period is running, in minor units.
+	HoldCents int64 `protobuf:"varint,5,opt,name=hold_cents,json=holdCents,proto3" json:"hold_cents,omitempty"`
+	// The rest of `pendingCents`, in minor units. It waits for the approval.
+	ReviewCents int64 `protobuf:"varint,6,opt,name=review_cents,json=reviewCents,proto3" json:"review_cents,omitempty"`
+	// The sum of the payouts that are confirmed and not paid yet, in minor units.
+	InPayoutCents int64 `protobuf:"varint,7,opt,name=in_payout_cents,json=inPayoutCents,proto3" json:"in_payout_cents,omitempty"`
+	// What further payouts can pay, in minor units: the balance without the payouts that are
+	// confirmed. A payout that is `processing` has left the balance already. Negative if the
+	// partner owes money.
+	PayableCents  int64 `protobuf:"varint,8,opt,name=payable_cents,json=payableCents,proto3" json:"payable_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartnerBalance) Reset() {
 	*x = PartnerBalance{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[10]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1520,7 @@ func (x *PartnerBalance) String() string {
 func (*PartnerBalance) ProtoMessage() {}
 
 func (x *PartnerBalance) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[10]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1533,7 @@ func (x *PartnerBalance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerBalance.ProtoReflect.Descriptor instead.
 func (*PartnerBalance) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PartnerBalance) GetCurrency() string {
@@ -1510,6 +1564,34 @@ func (x *PartnerBalance) GetPaidCents() int64 {
 	return 0
 }
 
+func (x *PartnerBalance) GetHoldCents() int64 {
+	if x != nil {
+		return x.HoldCents
+	}
+	return 0
+}
+
+func (x *PartnerBalance) GetReviewCents() int64 {
+	if x != nil {
+		return x.ReviewCents
+	}
+	return 0
+}
+
+func (x *PartnerBalance) GetInPayoutCents() int64 {
+	if x != nil {
+		return x.InPayoutCents
+	}
+	return 0
+}
+
+func (x *PartnerBalance) GetPayableCents() int64 {
+	if x != nil {
+		return x.PayableCents
+	}
+	return 0
+}
+
 type GetPartnerProfileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1518,7 +1600,7 @@ type GetPartnerProfileRequest struct {
 
 func (x *GetPartnerProfileRequest) Reset() {
 	*x = GetPartnerProfileRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1612,7 @@ func (x *GetPartnerProfileRequest) String() string {
 func (*GetPartnerProfileRequest) ProtoMessage() {}
 
 func (x *GetPartnerProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1625,7 @@ func (x *GetPartnerProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPartnerProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetPartnerProfileRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{12}
 }
 
 // PartnerProfile is the account of a partner.
@@ -1568,7 +1650,7 @@ type PartnerProfile struct {
 
 func (x *PartnerProfile) Reset() {
 	*x = PartnerProfile{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1662,7 @@ func (x *PartnerProfile) String() string {
 func (*PartnerProfile) ProtoMessage() {}
 
 func (x *PartnerProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1675,7 @@ func (x *PartnerProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerProfile.ProtoReflect.Descriptor instead.
 func (*PartnerProfile) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PartnerProfile) GetId() string {
@@ -1679,7 +1761,7 @@ type UpdatePartnerProfileRequest struct {
 
 func (x *UpdatePartnerProfileRequest) Reset() {
 	*x = UpdatePartnerProfileRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1773,7 @@ func (x *UpdatePartnerProfileRequest) String() string {
 func (*UpdatePartnerProfileRequest) ProtoMessage() {}
 
 func (x *UpdatePartnerProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1786,7 @@ func (x *UpdatePartnerProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePartnerProfileRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePartnerProfileRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdatePartnerProfileRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
@@ -1771,7 +1853,7 @@ type SetPayoutMethodRequest struct {
 
 func (x *SetPayoutMethodRequest) Reset() {
 	*x = SetPayoutMethodRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1865,7 @@ func (x *SetPayoutMethodRequest) String() string {
 func (*SetPayoutMethodRequest) ProtoMessage() {}
 
 func (x *SetPayoutMethodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1878,7 @@ func (x *SetPayoutMethodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPayoutMethodRequest.ProtoReflect.Descriptor instead.
 func (*SetPayoutMethodRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetPayoutMethodRequest) GetMethod() PayoutMethod {
@@ -1853,7 +1935,7 @@ type PayoutMethodDetails struct {
 
 func (x *PayoutMethodDetails) Reset() {
 	*x = PayoutMethodDetails{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1947,7 @@ func (x *PayoutMethodDetails) String() string {
 func (*PayoutMethodDetails) ProtoMessage() {}
 
 func (x *PayoutMethodDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1960,7 @@ func (x *PayoutMethodDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutMethodDetails.ProtoReflect.Descriptor instead.
 func (*PayoutMethodDetails) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PayoutMethodDetails) GetMethod() PayoutMethod {
@@ -1935,7 +2017,7 @@ type ExportPartnerCommissionsRequest struct {
 
 func (x *ExportPartnerCommissionsRequest) Reset() {
 	*x = ExportPartnerCommissionsRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2029,7 @@ func (x *ExportPartnerCommissionsRequest) String() string {
 func (*ExportPartnerCommissionsRequest) ProtoMessage() {}
 
 func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2042,7 @@ func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPartnerCommissionsRequest.ProtoReflect.Descriptor instead.
 func (*ExportPartnerCommissionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportPartnerCommissionsRequest) GetSortBy() string {
@@ -2032,7 +2114,7 @@ type LookupPartnerConversionRequest struct {
 
 func (x *LookupPartnerConversionRequest) Reset() {
 	*x = LookupPartnerConversionRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2126,7 @@ func (x *LookupPartnerConversionRequest) String() string {
 func (*LookupPartnerConversionRequest) ProtoMessage() {}
 
 func (x *LookupPartnerConversionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2139,7 @@ func (x *LookupPartnerConversionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupPartnerConversionRequest.ProtoReflect.Descriptor instead.
 func (*LookupPartnerConversionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LookupPartnerConversionRequest) GetExternalTransactionId() string {
@@ -2100,7 +2182,7 @@ type PartnerConversionLookup struct {
 
 func (x *PartnerConversionLookup) Reset() {
 	*x = PartnerConversionLookup{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2194,7 @@ func (x *PartnerConversionLookup) String() string {
 func (*PartnerConversionLookup) ProtoMessage() {}
 
 func (x *PartnerConversionLookup) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2207,7 @@ func (x *PartnerConversionLookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerConversionLookup.ProtoReflect.Descriptor instead.
 func (*PartnerConversionLookup) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PartnerConversionLookup) GetData() []*PartnerConversionMatch {
@@ -2166,7 +2248,7 @@ type PartnerConversionMatch struct {
 
 func (x *PartnerConversionMatch) Reset() {
 	*x = PartnerConversionMatch{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2260,7 @@ func (x *PartnerConversionMatch) String() string {
 func (*PartnerConversionMatch) ProtoMessage() {}
 
 func (x *PartnerConversionMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2273,7 @@ func (x *PartnerConversionMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerConversionMatch.ProtoReflect.Descriptor instead.
 func (*PartnerConversionMatch) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PartnerConversionMatch) GetResult() PartnerConversionResult {
@@ -2363,7 +2445,9 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x1f.affiliate.v1.PartnerCommissionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xe2\v\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"B\n" +
+	"\x1bGetPartnerCommissionRequest\x12#\n" +
+	"\rcommission_id\x18\x01 \x01(\tR\fcommissionId\"\xe2\v\n" +
 	"\x11PartnerCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2417,13 +2501,18 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"_link_code\"\x1b\n" +
 	"\x19GetPartnerBalancesRequest\"K\n" +
 	"\x0fPartnerBalances\x128\n" +
-	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\x95\x01\n" +
+	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\xa4\x02\n" +
 	"\x0ePartnerBalance\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12#\n" +
 	"\rbalance_cents\x18\x02 \x01(\x03R\fbalanceCents\x12#\n" +
 	"\rpending_cents\x18\x03 \x01(\x03R\fpendingCents\x12\x1d\n" +
 	"\n" +
-	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\"\x1a\n" +
+	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\x12\x1d\n" +
+	"\n" +
+	"hold_cents\x18\x05 \x01(\x03R\tholdCents\x12!\n" +
+	"\freview_cents\x18\x06 \x01(\x03R\vreviewCents\x12&\n" +
+	"\x0fin_payout_cents\x18\a \x01(\x03R\rinPayoutCents\x12#\n" +
+	"\rpayable_cents\x18\b \x01(\x03R\fpayableCents\"\x1a\n" +
 	"\x18GetPartnerProfileRequest\"\xff\x02\n" +
 	"\x0ePartnerProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -2548,11 +2637,12 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"*PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE\x10\x04\x126\n" +
 	"2PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE\x10\x05\x12'\n" +
 	"#PARTNER_CONVERSION_REASON_OUTRANKED\x10\x06\x12(\n" +
-	"$PARTNER_CONVERSION_REASON_REASSIGNED\x10\a2\xfb\t\n" +
+	"$PARTNER_CONVERSION_REASON_REASSIGNED\x10\a2\x95\v\n" +
 	"\x0ePartnerService\x12\x8c\x01\n" +
 	"\x13ListPartnerPrograms\x12(.affiliate.v1.ListPartnerProgramsRequest\x1a).affiliate.v1.ListPartnerProgramsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/programs\x12\x88\x01\n" +
 	"\x11GetPartnerProgram\x12&.affiliate.v1.GetPartnerProgramRequest\x1a\x1c.affiliate.v1.PartnerProgram\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/partner/programs/{program_id}\x12\x98\x01\n" +
-	"\x16ListPartnerCommissions\x12+.affiliate.v1.ListPartnerCommissionsRequest\x1a,.affiliate.v1.ListPartnerCommissionsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/partner/commissions\x12~\n" +
+	"\x16ListPartnerCommissions\x12+.affiliate.v1.ListPartnerCommissionsRequest\x1a,.affiliate.v1.ListPartnerCommissionsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/partner/commissions\x12\x97\x01\n" +
+	"\x14GetPartnerCommission\x12).affiliate.v1.GetPartnerCommissionRequest\x1a\x1f.affiliate.v1.PartnerCommission\"3\x82\xd3\xe4\x93\x02-\x12+/api/v1/partner/commissions/{commission_id}\x12~\n" +
 	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12z\n" +
 	"\x11GetPartnerProfile\x12&.affiliate.v1.GetPartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/profile\x12\x83\x01\n" +
 	"\x14UpdatePartnerProfile\x12).affiliate.v1.UpdatePartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/api/v1/partner/profile\x12\x84\x01\n" +
@@ -2573,7 +2663,7 @@ func file_affiliate_v1_partner_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_affiliate_v1_partner_proto_goTypes = []any{
 	(ProgramScope)(0),                       // 0: affiliate.v1.ProgramScope
 	(PayoutMethod)(0),                       // 1: affiliate.v1.PayoutMethod
@@ -2586,101 +2676,104 @@ var file_affiliate_v1_partner_proto_goTypes = []any{
 	(*Participation)(nil),                   // 8: affiliate.v1.Participation
 	(*ListPartnerCommissionsRequest)(nil),   // 9: affiliate.v1.ListPartnerCommissionsRequest
 	(*ListPartnerCommissionsResponse)(nil),  // 10: affiliate.v1.ListPartnerCommissionsResponse
-	(*PartnerCommission)(nil),               // 11: affiliate.v1.PartnerCommission
-	(*GetPartnerBalancesRequest)(nil),       // 12: affiliate.v1.GetPartnerBalancesRequest
-	(*PartnerBalances)(nil),                 // 13: affiliate.v1.PartnerBalances
-	(*PartnerBalance)(nil),                  // 14: affiliate.v1.PartnerBalance
-	(*GetPartnerProfileRequest)(nil),        // 15: affiliate.v1.GetPartnerProfileRequest
-	(*PartnerProfile)(nil),                  // 16: affiliate.v1.PartnerProfile
-	(*UpdatePartnerProfileRequest)(nil),     // 17: affiliate.v1.UpdatePartnerProfileRequest
-	(*SetPayoutMethodRequest)(nil),          // 18: affiliate.v1.SetPayoutMethodRequest
-	(*PayoutMethodDetails)(nil),             // 19: affiliate.v1.PayoutMethodDetails
-	(*ExportPartnerCommissionsRequest)(nil), // 20: affiliate.v1.ExportPartnerCommissionsRequest
-	(*LookupPartnerConversionRequest)(nil),  // 21: affiliate.v1.LookupPartnerConversionRequest
-	(*PartnerConversionLookup)(nil),         // 22: affiliate.v1.PartnerConversionLookup
-	(*PartnerConversionMatch)(nil),          // 23: affiliate.v1.PartnerConversionMatch
-	(ProgramStatus)(0),                      // 24: affiliate.v1.ProgramStatus
-	(Mode)(0),                               // 25: affiliate.v1.Mode
-	(*CommissionRules)(nil),                 // 26: affiliate.v1.CommissionRules
-	(*timestamppb.Timestamp)(nil),           // 27: google.protobuf.Timestamp
-	(*ApplicationQuestion)(nil),             // 28: affiliate.v1.ApplicationQuestion
-	(ParticipantStatus)(0),                  // 29: affiliate.v1.ParticipantStatus
-	(*CommissionRate)(nil),                  // 30: affiliate.v1.CommissionRate
-	(PartnerConsent)(0),                     // 31: affiliate.v1.PartnerConsent
-	(SortOrder)(0),                          // 32: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                   // 33: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                     // 34: affiliate.v1.CommissionType
-	(EventType)(0),                          // 35: affiliate.v1.EventType
-	(RejectionCode)(0),                      // 36: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),           // 37: google.protobuf.FieldMask
-	(*httpbody.HttpBody)(nil),               // 38: google.api.HttpBody
+	(*GetPartnerCommissionRequest)(nil),     // 11: affiliate.v1.GetPartnerCommissionRequest
+	(*PartnerCommission)(nil),               // 12: affiliate.v1.PartnerCommission
+	(*GetPartnerBalancesRequest)(nil),       // 13: affiliate.v1.GetPartnerBalancesRequest
+	(*PartnerBalances)(nil),                 // 14: affiliate.v1.PartnerBalances
+	(*PartnerBalance)(nil),                  // 15: affiliate.v1.PartnerBalance
+	(*GetPartnerProfileRequest)(nil),        // 16: affiliate.v1.GetPartnerProfileRequest
+	(*PartnerProfile)(nil),                  // 17: affiliate.v1.PartnerProfile
+	(*UpdatePartnerProfileRequest)(nil),     // 18: affiliate.v1.UpdatePartnerProfileRequest
+	(*SetPayoutMethodRequest)(nil),          // 19: affiliate.v1.SetPayoutMethodRequest
+	(*PayoutMethodDetails)(nil),             // 20: affiliate.v1.PayoutMethodDetails
+	(*ExportPartnerCommissionsRequest)(nil), // 21: affiliate.v1.ExportPartnerCommissionsRequest
+	(*LookupPartnerConversionRequest)(nil),  // 22: affiliate.v1.LookupPartnerConversionRequest
+	(*PartnerConversionLookup)(nil),         // 23: affiliate.v1.PartnerConversionLookup
+	(*PartnerConversionMatch)(nil),          // 24: affiliate.v1.PartnerConversionMatch
+	(ProgramStatus)(0),                      // 25: affiliate.v1.ProgramStatus
+	(Mode)(0),                               // 26: affiliate.v1.Mode
+	(*CommissionRules)(nil),                 // 27: affiliate.v1.CommissionRules
+	(*timestamppb.Timestamp)(nil),           // 28: google.protobuf.Timestamp
+	(*ApplicationQuestion)(nil),             // 29: affiliate.v1.ApplicationQuestion
+	(ParticipantStatus)(0),                  // 30: affiliate.v1.ParticipantStatus
+	(*CommissionRate)(nil),                  // 31: affiliate.v1.CommissionRate
+	(PartnerConsent)(0),                     // 32: affiliate.v1.PartnerConsent
+	(SortOrder)(0),                          // 33: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                   // 34: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                     // 35: affiliate.v1.CommissionType
+	(EventType)(0),                          // 36: affiliate.v1.EventType
+	(RejectionCode)(0),                      // 37: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),           // 38: google.protobuf.FieldMask
+	(*httpbody.HttpBody)(nil),               // 39: google.api.HttpBody
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
 	7,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
-	24, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
-	25, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
-	26, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	25, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
+	26, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
+	27, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
 	8,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
-	27, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
-	28, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
-	29, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
-	30, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
-	27, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
-	27, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
-	27, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
-	27, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	31, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	32, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	33, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	11, // 17: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	25, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	33, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	34, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	35, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	27, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	36, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	27, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	27, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	27, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	27, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	27, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
-	14, // 29: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
-	19, // 30: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	27, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	37, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	28, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
+	29, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	30, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
+	31, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
+	28, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
+	28, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
+	28, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
+	28, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
+	32, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	33, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	34, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	12, // 17: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
+	26, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	34, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	35, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	36, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	28, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	37, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	28, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	28, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	28, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	28, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	28, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	15, // 29: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
+	20, // 30: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
+	28, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	38, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 33: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
 	1,  // 34: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	27, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	27, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
-	32, // 37: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	33, // 38: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	23, // 39: affiliate.v1.PartnerConversionLookup.data:type_name -> affiliate.v1.PartnerConversionMatch
+	28, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	28, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	33, // 37: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	34, // 38: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	24, // 39: affiliate.v1.PartnerConversionLookup.data:type_name -> affiliate.v1.PartnerConversionMatch
 	2,  // 40: affiliate.v1.PartnerConversionMatch.result:type_name -> affiliate.v1.PartnerConversionResult
 	3,  // 41: affiliate.v1.PartnerConversionMatch.reason:type_name -> affiliate.v1.PartnerConversionReason
-	35, // 42: affiliate.v1.PartnerConversionMatch.event_type:type_name -> affiliate.v1.EventType
-	27, // 43: affiliate.v1.PartnerConversionMatch.occurred_at:type_name -> google.protobuf.Timestamp
-	33, // 44: affiliate.v1.PartnerConversionMatch.commission_status:type_name -> affiliate.v1.CommissionStatus
+	36, // 42: affiliate.v1.PartnerConversionMatch.event_type:type_name -> affiliate.v1.EventType
+	28, // 43: affiliate.v1.PartnerConversionMatch.occurred_at:type_name -> google.protobuf.Timestamp
+	34, // 44: affiliate.v1.PartnerConversionMatch.commission_status:type_name -> affiliate.v1.CommissionStatus
 	4,  // 45: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
 	6,  // 46: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
 	9,  // 47: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	12, // 48: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	15, // 49: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	17, // 50: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	18, // 51: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	20, // 52: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
-	21, // 53: affiliate.v1.PartnerService.LookupPartnerConversion:input_type -> affiliate.v1.LookupPartnerConversionRequest
-	5,  // 54: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	7,  // 55: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	10, // 56: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	13, // 57: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	16, // 58: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	16, // 59: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	19, // 60: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	38, // 61: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
-	22, // 62: affiliate.v1.PartnerService.LookupPartnerConversion:output_type -> affiliate.v1.PartnerConversionLookup
-	54, // [54:63] is the sub-list for method output_type
-	45, // [45:54] is the sub-list for method input_type
+	11, // 48: affiliate.v1.PartnerService.GetPartnerCommission:input_type -> affiliate.v1.GetPartnerCommissionRequest
+	13, // 49: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	16, // 50: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	18, // 51: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	19, // 52: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	21, // 53: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
+	22, // 54: affiliate.v1.PartnerService.LookupPartnerConversion:input_type -> affiliate.v1.LookupPartnerConversionRequest
+	5,  // 55: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	7,  // 56: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	10, // 57: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	12, // 58: affiliate.v1.PartnerService.GetPartnerCommission:output_type -> affiliate.v1.PartnerCommission
+	14, // 59: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	17, // 60: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 61: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	20, // 62: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	39, // 63: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
+	23, // 64: affiliate.v1.PartnerService.LookupPartnerConversion:output_type -> affiliate.v1.PartnerConversionLookup
+	55, // [55:65] is the sub-list for method output_type
+	45, // [45:55] is the sub-list for method input_type
 	45, // [45:45] is the sub-list for extension type_name
 	45, // [45:45] is the sub-list for extension extendee
 	0,  // [0:45] is the sub-list for field type_name
@@ -2701,8 +2794,7 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[4].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[5].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[7].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[12].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[15].OneofWrappers = []any{}
@@ -2710,13 +2802,14 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[17].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[18].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_partner_proto_rawDesc), len(file_affiliate_v1_partner_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -144,6 +144,45 @@ func local_request_PartnerService_ListPartnerCommissions_0(ctx context.Context, 
 	return msg, metadata, err
 }
 
+func request_PartnerService_GetPartnerCommission_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetPartnerCommissionRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["commission_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "commission_id")
+	}
+	protoReq.CommissionId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "commission_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.GetPartnerCommission(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PartnerService_GetPartnerCommission_0(ctx context.Context, marshaler runtime.Marshaler, server PartnerServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetPartnerCommissionRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["commission_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "commission_id")
+	}
+	protoReq.CommissionId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "commission_id", err)
+	}
+	msg, err := server.GetPartnerCommission(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_PartnerService_GetPartnerBalances_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq GetPartnerBalancesRequest
@@ -369,6 +408,26 @@ func RegisterPartnerServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_ListPartnerCommissions_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerCommission_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PartnerService/GetPartnerCommission", runtime.WithHTTPPathPattern("/api/v1/partner/commissions/{commission_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PartnerService_GetPartnerCommission_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_GetPartnerCommission_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerBalances_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -567,6 +626,23 @@ func RegisterPartnerServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_ListPartnerCommissions_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerCommission_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/GetPartnerCommission", runtime.WithHTTPPathPattern("/api/v1/partner/commissions/{commission_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PartnerService_GetPartnerCommission_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_GetPartnerCommission_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerBalances_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -676,6 +752,7 @@ var (
 	pattern_PartnerService_ListPartnerPrograms_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "programs"}, ""))
 	pattern_PartnerService_GetPartnerProgram_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
 	pattern_PartnerService_ListPartnerCommissions_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
+	pattern_PartnerService_GetPartnerCommission_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "commissions", "commission_id"}, ""))
 	pattern_PartnerService_GetPartnerBalances_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
 	pattern_PartnerService_GetPartnerProfile_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
 	pattern_PartnerService_UpdatePartnerProfile_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
@@ -688,6 +765,7 @@ var (
 	forward_PartnerService_ListPartnerPrograms_0      = runtime.ForwardResponseMessage
 	forward_PartnerService_GetPartnerProgram_0        = runtime.ForwardResponseMessage
 	forward_PartnerService_ListPartnerCommissions_0   = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerCommission_0     = runtime.ForwardResponseMessage
 	forward_PartnerService_GetPartnerBalances_0       = runtime.ForwardResponseMessage
 	forward_PartnerService_GetPartnerProfile_0        = runtime.ForwardResponseMessage
 	forward_PartnerService_UpdatePartnerProfile_0     = runtime.ForwardResponseMessage

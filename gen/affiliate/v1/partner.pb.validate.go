@@ -1338,6 +1338,111 @@ var _ interface {
 	ErrorName() string
 } = ListPartnerCommissionsResponseValidationError{}
 
+// Validate checks the field values on GetPartnerCommissionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetPartnerCommissionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetPartnerCommissionRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetPartnerCommissionRequestMultiError, or nil if none found.
+func (m *GetPartnerCommissionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetPartnerCommissionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for CommissionId
+
+	if len(errors) > 0 {
+		return GetPartnerCommissionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetPartnerCommissionRequestMultiError is an error wrapping multiple
+// validation errors returned by GetPartnerCommissionRequest.ValidateAll() if
+// the designated constraints aren't met.
+type GetPartnerCommissionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetPartnerCommissionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetPartnerCommissionRequestMultiError) AllErrors() []error { return m }
+
+// GetPartnerCommissionRequestValidationError is the validation error returned
+// by GetPartnerCommissionRequest.Validate if the designated constraints
+// aren't met.
+type GetPartnerCommissionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetPartnerCommissionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetPartnerCommissionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetPartnerCommissionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetPartnerCommissionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetPartnerCommissionRequestValidationError) ErrorName() string {
+	return "GetPartnerCommissionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetPartnerCommissionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetPartnerCommissionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetPartnerCommissionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetPartnerCommissionRequestValidationError{}
+
 // Validate checks the field values on PartnerCommission with the rules defined
 // in the proto definition for this message. If any rules are violated, the
 // first error encountered is returned, or nil if there are no violations.
@@ -1943,6 +2048,14 @@ func (m *PartnerBalance) validate(all bool) error {
 	// no validation rules for PendingCents
 
 	// no validation rules for PaidCents
+
+	// no validation rules for HoldCents
+
+	// no validation rules for ReviewCents
+
+	// no validation rules for InPayoutCents
+
+	// no validation rules for PayableCents
 
 	if len(errors) > 0 {
 		return PartnerBalanceMultiError(errors)

@@ -23,6 +23,7 @@ const (
 	PartnerService_ListPartnerPrograms_FullMethodName      = "/affiliate.v1.PartnerService/ListPartnerPrograms"
 	PartnerService_GetPartnerProgram_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProgram"
 	PartnerService_ListPartnerCommissions_FullMethodName   = "/affiliate.v1.PartnerService/ListPartnerCommissions"
+	PartnerService_GetPartnerCommission_FullMethodName     = "/affiliate.v1.PartnerService/GetPartnerCommission"
 	PartnerService_GetPartnerBalances_FullMethodName       = "/affiliate.v1.PartnerService/GetPartnerBalances"
 	PartnerService_GetPartnerProfile_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProfile"
 	PartnerService_UpdatePartnerProfile_FullMethodName     = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
@@ -52,6 +53,8 @@ type PartnerServiceClient interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerCommissions(ctx context.Context, in *ListPartnerCommissionsRequest, opts ...grpc.CallOption) (*ListPartnerCommissionsResponse, error)
+	// GetPartnerCommission returns one of the partner's own commissions.
+	GetPartnerCommission(ctx context.Context, in *GetPartnerCommissionRequest, opts ...grpc.CallOption) (*PartnerCommission, error)
 	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(ctx context.Context, in *GetPartnerBalancesRequest, opts ...grpc.CallOption) (*PartnerBalances, error)
 	// GetPartnerProfile returns the partner's account.
@@ -124,6 +127,16 @@ func (c *partnerServiceClient) ListPartnerCommissions(ctx context.Context, in *L
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPartnerCommissionsResponse)
 	err := c.cc.Invoke(ctx, PartnerService_ListPartnerCommissions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *partnerServiceClient) GetPartnerCommission(ctx context.Context, in *GetPartnerCommissionRequest, opts ...grpc.CallOption) (*PartnerCommission, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PartnerCommission)
+	err := c.cc.Invoke(ctx, PartnerService_GetPartnerCommission_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +233,8 @@ type PartnerServiceServer interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerCommissions(context.Context, *ListPartnerCommissionsRequest) (*ListPartnerCommissionsResponse, error)
+	// GetPartnerCommission returns one of the partner's own commissions.
+	GetPartnerCommission(context.Context, *GetPartnerCommissionRequest) (*PartnerCommission, error)
 	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(context.Context, *GetPartnerBalancesRequest) (*PartnerBalances, error)
 	// GetPartnerProfile returns the partner's account.
@@ -276,6 +291,9 @@ func (UnimplementedPartnerServiceServer) GetPartnerProgram(context.Context, *Get
 }
 func (UnimplementedPartnerServiceServer) ListPartnerCommissions(context.Context, *ListPartnerCommissionsRequest) (*ListPartnerCommissionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerCommissions not implemented")
+}
+func (UnimplementedPartnerServiceServer) GetPartnerCommission(context.Context, *GetPartnerCommissionRequest) (*PartnerCommission, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPartnerCommission not implemented")
 }
 func (UnimplementedPartnerServiceServer) GetPartnerBalances(context.Context, *GetPartnerBalancesRequest) (*PartnerBalances, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPartnerBalances not implemented")
@@ -366,6 +384,24 @@ func _PartnerService_ListPartnerCommissions_Handler(srv interface{}, ctx context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PartnerServiceServer).ListPartnerCommissions(ctx, req.(*ListPartnerCommissionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PartnerService_GetPartnerCommission_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPartnerCommissionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PartnerServiceServer).GetPartnerCommission(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PartnerService_GetPartnerCommission_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PartnerServiceServer).GetPartnerCommission(ctx, req.(*GetPartnerCommissionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -489,6 +525,10 @@ var PartnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPartnerCommissions",
 			Handler:    _PartnerService_ListPartnerCommissions_Handler,
+		},
+		{
+			MethodName: "GetPartnerCommission",
+			Handler:    _PartnerService_GetPartnerCommission_Handler,
 		},
 		{
 			MethodName: "GetPartnerBalances",

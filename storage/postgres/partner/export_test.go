@@ -10,7 +10,10 @@ import (
 )
 
 // PartnerBalancesSQL is a statement whose query plan a test checks.
-const PartnerBalancesSQL = partnerBalances
+var PartnerBalancesSQL = partnerBalances
+
+// PartnerCommissionSQL is a statement whose query plan a test checks.
+var PartnerCommissionSQL = partnerCommissionSQL
 
 // PartnerProgramsSQL returns the statements for a page of a partner's programmes and for
 // the total.

@@ -123,6 +123,35 @@ func Commissions(
 	return commissions, total, err
 }
 
+// Commission returns one commission of a partner. It is read by its primary key in each of the
+// partner's workspaces. Errors: NOT_FOUND.
+func Commission(
+	ctx context.Context, db *postgres.DB, partnerID affiliate.UserID, mode affiliate.Mode, id affiliate.CommissionID,
+) (c partner.Commission, err error) {
+	sql, args := partnerCommissionSQL(partnerID, mode, id)
+	found, err := postgres.List[partner.Commission](ctx, db, sql, append([]any{postgres.PlanForArgs}, args...)...)
+	if err == nil {
+		err = addClickSubIDs(ctx, db, partnerID, mode, found)
+	}
+	switch {
+	case err != nil:
+		return c, fmt.Errorf("read partner's commission: %w", err)
+	case len(found) == 0:
+		return c, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return found[0], nil
+}
+
+func partnerCommissionSQL(partner affiliate.UserID, mode affiliate.Mode, id affiliate.CommissionID) (sql string, args []any) {
+	var where postgres.Conditions
+	where.Add("c.workspace_id = any (array(select t.workspace_id from participants t where t.partner_id = ?))", partner)
+	where.Add("c.id = ?", id)
+	where.Add("c.partner_id = ?", partner)
+	where.Add("c.mode = ?", mode)
+	sql, _ = partnerCommissionsSQL(where, commission.Order{By: commission.SortCreatedAt})
+	return sql, append(where.Args, 1, 0)
+}
+
 // exportBatch is the number of commissions whose click sub ids are read together.
 const exportBatch = 500
 
@@ -278,52 +307,49 @@ func partnerCommissionsSQL(where postgres.Conditions, order commission.Order) (p
 	return page, commissions.TotalSQL(where, affiliate.MaxTotal)
 }
 
-// partnerBalances sums the partner's balances, pending commissions and paid commissions
-// in the mode. The commissions are summed with an index-only scan of
-// commissions_by_partner_status. The cost of this scan grows with the number of
-// commissions.
-const partnerBalances = `
-	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
-	from (
-		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+// partnerBalances sums the partner's amounts in the mode. The paid commissions are summed with
+// an index-only scan of commissions_by_partner_status. The hold period is in no index, so the
+// rows of the pending commissions are read. The cost grows with the number of commissions,
+// mainly of the pending ones, and with the number of payouts.
+var (
+	partnerBalances = balancesSQL(`
 		from participants t
 		join ledger_balances b on b.workspace_id = t.workspace_id and b.participant_id = t.id
-		where t.partner_id = $1 and t.mode = $2
-		union all
-		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
-		from commissions c
-		where c.partner_id = $1 and c.mode = $2 and c.status in ('pending', 'paid')
-	) sums
-	group by currency
-	order by currency`
-
-// participantBalances sums the balances and commissions of one participant. The
-// participant determines the mode.
-const participantBalances = `
-	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
-	from (
-		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+		where t.partner_id = $2 and t.mode = $3`, `m.partner_id = $2 and m.mode = $3`)
+	// participantBalances sums the amounts of one participant, which determines the mode.
+	participantBalances = balancesSQL(`
 		from ledger_balances b
-		where b.workspace_id = $1 and b.participant_id = $3
+		where b.workspace_id = $2 and b.participant_id = $4`, `m.workspace_id = $2 and m.mode = $3 and m.participant_id = $4`)
+)
+
+// balancesSQL returns the statement for ledger.PartnerBalance. ledger selects the balances b, and
+// owner the commissions or payouts m. $1 is the current time.
+func balancesSQL(ledger, owner string) string {
+	return `
+	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(hold_cents)::bigint as hold_cents,
+		sum(paid_cents)::bigint as paid_cents, sum(in_payout_cents)::bigint as in_payout_cents, sum(reserved_cents)::bigint as reserved_cents
+	from (
+		select b.currency, b.balance_cents, 0 as pending_cents, 0 as hold_cents, 0 as paid_cents, 0 as in_payout_cents, 0 as reserved_cents` + ledger + `
 		union all
-		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
-		from commissions c
-		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status in ('pending', 'paid')
+		select m.currency, 0, m.amount_cents, case when m.hold_until > $1 then m.amount_cents else 0 end, 0, 0, 0
+		from commissions m where ` + owner + ` and m.status = 'pending'
+		union all
+		select m.currency, 0, 0, 0, m.amount_cents, 0, 0
+		from commissions m where ` + owner + ` and m.status = 'paid'
+		union all
+		select m.currency, 0, 0, 0, 0, m.amount_cents, case m.status when 'pending' then m.amount_cents else 0 end
+		from payouts m where ` + owner + ` and m.status in ('pending', 'processing')
 	) sums
 	group by currency
 	order by currency`
+}
 
-// Balances returns three sums for each currency in the mode: the amount that is
-// owed to the partner, the pending commissions and the paid commissions.
-func Balances(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]ledger.PartnerBalance, error) {
-	return balances(ctx, db, partnerBalances, partner, mode)
+// Balances returns the sums of a partner for each currency in the mode, at the given time.
+func Balances(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, at time.Time) ([]ledger.PartnerBalance, error) {
+	return postgres.List[ledger.PartnerBalance](ctx, db, partnerBalances, at, partner, mode)
 }
 
 // ParticipantBalances returns the sums of Balances for one participant.
-func ParticipantBalances(ctx context.Context, db *postgres.DB, p participant.Ref) ([]ledger.PartnerBalance, error) {
-	return balances(ctx, db, participantBalances, p.Scope.Workspace, p.Scope.Mode, p.Participant)
-}
-
-func balances(ctx context.Context, db *postgres.DB, sql string, args ...any) ([]ledger.PartnerBalance, error) {
-	return postgres.List[ledger.PartnerBalance](ctx, db, sql, args...)
+func ParticipantBalances(ctx context.Context, db *postgres.DB, p participant.Ref, at time.Time) ([]ledger.PartnerBalance, error) {
+	return postgres.List[ledger.PartnerBalance](ctx, db, participantBalances, at, p.Scope.Workspace, p.Scope.Mode, p.Participant)
 }

@@ -134,7 +134,17 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		f.CheckStatsPlan(tc.name, f.Plan(pageSQL, pageArgs...), tc.page)
 		f.CheckStatsPlan(tc.name+", total", f.Plan(countSQL, countArgs...), tc.count)
 	}
-	f.CheckStatsPlan("balances", f.Plan(partners.PartnerBalancesSQL, joined.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+	f.ExecWithoutForeignKeys(`
+		insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
+			adjustment_cents, status, method, created_at, updated_at)
+		select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', $1, $1
+		from participants, generate_series(1, 4)`, f.Now())
+	f.VacuumAnalyze()
+	balances := f.Plan(partners.PartnerBalancesSQL, f.Now(), joined.Partner, "live")
+	f.CheckStatsPlan("balances, paid", balances, "Index Only Scan using commissions_by_partner_status")
+	f.CheckStatsPlan("balances, payouts", balances, "payouts_by_partner")
+	oneSQL, oneArgs := partners.PartnerCommissionSQL(joined.Partner, affiliate.ModeLive, affiliate.NewID[affiliate.CommissionID](f.Now()))
+	f.CheckStatsPlan("one commission", f.Plan(oneSQL, oneArgs...), "Index Scan using commissions_pkey")
 
 	// Each participant gets two conversions, and the participant of the tests gets 3,000 more.
 	f.ExecWithoutForeignKeys(`
