@@ -16,6 +16,7 @@ import (
 // becomes a space.
 type Document struct {
 	Brand     string // optional; the name above the content, for example of the product
+	Logo      string // optional; an http or https URL of a picture above the name
 	Subject   string // at most 200 characters are used
 	Preheader string // optional; mail programs show it in their list after the subject; not visible in the mail
 	Heading   string
@@ -97,6 +98,9 @@ func (d Document) check() error {
 	if d.Button != nil && !isWebURL(d.Button.URL) {
 		return errors.New("the URL of the button is not http or https")
 	}
+	if d.Logo != "" && !isWebURL(d.Logo) {
+		return errors.New("the URL of the logo is not http or https")
+	}
 	if u := d.Footer.UnsubscribeURL; u != "" && !isWebURL(u) {
 		return errors.New("the unsubscribe URL is not http or https")
 	}
@@ -124,6 +128,7 @@ func isWebURL(s string) bool {
 // have the same text.
 func (d Document) clean() Document {
 	d.Brand = line(d.Brand)
+	d.Logo = encodeURL(d.Logo)
 	d.Subject = shorten(line(d.Subject), maxSubject)
 	d.Preheader = shorten(line(d.Preheader), maxPreheader)
 	d.Heading = line(d.Heading)

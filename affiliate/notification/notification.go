@@ -106,9 +106,15 @@ func (n Notification) CreatedAt() time.Time {
 // HasNotification reports for its audience.
 func (n Notification) Rule() Rule { return rulesByKey[ruleKey{n.Audience, n.Type}] }
 
-// actionPaths are the paths of the dashboard's pages. {id} stands for the id of the
-// record, {program} for the id of the programme.
-var actionPaths = map[Resource]string{
+// Apps has the base URLs of the apps for people. An empty URL means that no link leads to the app.
+type Apps struct {
+	Console string // for merchants
+	Portal  string // for partners; the pages of test mode are below /test
+}
+
+// consolePages and portalPages are the paths of the pages about the kinds of records. {id} stands
+// for the id of the record, {program} for the id of the programme.
+var consolePages = map[Resource]string{
 	ResourceParticipant:  "/programs/{program}/partners/{id}",
 	ResourceConversion:   "/conversions/{id}",
 	ResourceCommission:   "/commissions/{id}",
@@ -123,26 +129,47 @@ var actionPaths = map[Resource]string{
 	ResourceAnnouncement: "/programs/{program}",
 }
 
-// Page returns the path of the dashboard's page about a kind of record, with the
-// placeholders {id} and {program}. It is empty if there is no page.
-func (r Resource) Page() string { return actionPaths[r] }
+var portalPages = map[Resource]string{
+	ResourceParticipant:  "/programs/{program}",
+	ResourceCommission:   "/commissions/{id}",
+	ResourcePayout:       "/payouts/{id}",
+	ResourceUser:         "/settings?show=security",
+	ResourceAnnouncement: "/programs/{program}",
+}
 
-// ActionURL returns the page of the dashboard that shows the record of the notification.
-// appURL is the base URL of the dashboard. The result is nil if appURL is empty or if
-// there is no page.
-func (n Notification) ActionURL(appURL string) *string {
-	path := n.Rule().Resource.Page()
-	if appURL == "" || path == "" || n.Resource == nil {
+// PagePath returns the path of the page that shows the record of a notification, with the
+// placeholders {id} and {program}. It is empty if there is no page.
+func (r Rule) PagePath() string {
+	switch {
+	case r.Page != "":
+		return r.Page
+	case r.Audience == affiliate.Partner:
+		return portalPages[r.Resource]
+	}
+	return consolePages[r.Resource]
+}
+
+// ActionURL returns the page of the recipient's app that shows the record of the notification.
+// The result is nil if the app has no URL or no page about the record.
+func (n Notification) ActionURL(apps Apps) *string {
+	base, path := strings.TrimSuffix(apps.Console, "/"), n.Rule().PagePath()
+	if n.Audience == affiliate.Partner {
+		base = strings.TrimSuffix(apps.Portal, "/")
+		if base != "" && n.Mode != nil && *n.Mode == affiliate.ModeTest {
+			base += "/test"
+		}
+	}
+	if base == "" || path == "" || n.Resource == nil && strings.Contains(path, "{id}") || n.Program == nil && strings.Contains(path, "{program}") {
 		return nil
 	}
-	if strings.Contains(path, "{program}") && n.Program == nil {
-		return nil
+	var id, program string
+	if n.Resource != nil {
+		id = n.Resource.String()
 	}
-	program := ""
 	if n.Program != nil {
 		program = n.Program.String()
 	}
-	url := strings.TrimSuffix(appURL, "/") + strings.NewReplacer("{id}", n.Resource.String(), "{program}", program).Replace(path)
+	url := base + strings.NewReplacer("{id}", id, "{program}", program).Replace(path)
 	return &url
 }
 

@@ -22,6 +22,9 @@ type Rule struct {
 	Title    string
 	Body     string
 	Resource Resource
+	// Page is the path of the page to which the notification leads. If it is empty, it leads to
+	// the page about the record.
+	Page string
 	// NoMail means that no mail is sent about the notification, because the user knows of
 	// the cause, or because the cause sends a mail of its own.
 	NoMail bool
@@ -345,7 +348,7 @@ var notificationRules = []Rule{
 	},
 	{
 		Type: NotifyPayoutMethodMissing, Audience: affiliate.Partner, Category: CategoryPayoutProblems, Severity: SeverityWarning,
-		Title: "Add a payout method", Body: "{amount} is owed to you, but you have no payout method.",
+		Title: "Add a payout method", Body: "{amount} is owed to you, but you have no payout method.", Page: "/payouts/method",
 		Cause: "Every Monday at 08:00 UTC, while live money is owed to a partner who has no payout method.",
 	},
 	{

@@ -1,6 +1,7 @@
 package notification_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -101,30 +102,41 @@ func TestEventNotifications_HideReasonsFromPartners(t *testing.T) {
 
 func TestNotificationActionURL(t *testing.T) {
 	program, id := affiliatetest.ID[affiliate.ProgramID](3), affiliatetest.ID[affiliate.CommissionID](2).UUID
-	base := notification.Notification{Audience: affiliate.Merchant, Resource: &id, Program: &program}
+	base := notification.Notification{Resource: &id, Program: &program}
+	apps := notification.Apps{Console: "https://app.example/", Portal: "https://partners.example/portal/"}
+	inTestMode := func(n *notification.Notification) { n.Mode = new(affiliate.ModeTest) }
 	for _, tc := range []struct {
-		name, appURL string
-		kind         notification.Type
-		change       func(*notification.Notification)
-		want         string // empty: none
+		name   string
+		apps   notification.Apps
+		to     affiliate.AccountKind
+		kind   notification.Type
+		change func(*notification.Notification)
+		want   string // empty: none
 	}{
-		{name: "a commission", appURL: "https://app.example", kind: "commission.created", want: "https://app.example/commissions/" + id.String()},
-		{name: "a base with a path and a slash", appURL: "https://shop.example/app/", kind: "payout.paid", want: "https://shop.example/app/payouts/" + id.String()},
-		{name: "a page of a programme", appURL: "https://app.example", kind: "participant.applied", want: "https://app.example/programs/" + program.String() + "/partners/" + id.String()},
-		{name: "a page without an id", appURL: "https://app.example", kind: "security.api_key_created", want: "https://app.example/settings/api-keys"},
-		{name: "no dashboard", kind: "commission.created"},
-		{name: "no resource", appURL: "https://app.example", kind: "gdpr.export_ready"},
-		{name: "no id", appURL: "https://app.example", kind: "commission.created", change: func(n *notification.Notification) { n.Resource = nil }},
-		{name: "no programme", appURL: "https://app.example", kind: "participant.applied", change: func(n *notification.Notification) { n.Program = nil }},
+		{name: "a commission", apps: apps, kind: "commission.created", want: "https://app.example/commissions/" + id.String()},
+		{name: "a page of a programme", apps: apps, kind: "participant.applied", want: "https://app.example/programs/" + program.String() + "/partners/" + id.String()},
+		{name: "a page without an id", apps: apps, kind: "security.api_key_created", want: "https://app.example/settings/api-keys"},
+		{name: "no console", apps: notification.Apps{Portal: apps.Portal}, kind: "commission.created"},
+		{name: "no page", apps: apps, kind: "gdpr.export_ready"},
+		{name: "no id", apps: apps, kind: "commission.created", change: func(n *notification.Notification) { n.Resource = nil }},
+		{name: "no programme", apps: apps, kind: "participant.applied", change: func(n *notification.Notification) { n.Program = nil }},
+		{name: "a partner's commission", apps: apps, to: affiliate.Partner, kind: "commission.created", want: "https://partners.example/portal/commissions/" + id.String()},
+		{name: "test mode", apps: apps, to: affiliate.Partner, kind: "payout.paid", change: inTestMode, want: "https://partners.example/portal/test/payouts/" + id.String()},
+		{name: "the partner's programme", apps: apps, to: affiliate.Partner, kind: "participant.approved", want: "https://partners.example/portal/programs/" + program.String()},
+		{
+			name: "a page of its own", apps: apps, to: affiliate.Partner, kind: "payout.method_missing",
+			change: func(n *notification.Notification) { n.Resource = nil }, want: "https://partners.example/portal/payouts/method",
+		},
+		{name: "no portal", apps: notification.Apps{Console: apps.Console}, to: affiliate.Partner, kind: "payout.paid", change: inTestMode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := base
-			n.Type = tc.kind
+			n.Type, n.Audience = tc.kind, cmp.Or(tc.to, affiliate.Merchant)
 			if tc.change != nil {
 				tc.change(&n)
 			}
 			got := ""
-			if url := n.ActionURL(tc.appURL); url != nil {
+			if url := n.ActionURL(tc.apps); url != nil {
 				got = *url
 			}
 			if got != tc.want {

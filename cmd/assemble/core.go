@@ -317,7 +317,7 @@ func (c *Core) build() error {
 			DB: c.db, Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notificationservice.New(notificationservice.Config{
-			DB: c.db, Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
+			DB: c.db, Hub: c.hub, Log: c.log, Apps: c.apps(), HashKeys: hashKeys, Now: c.now,
 			Metrics: notificationservice.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
@@ -25,8 +27,12 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		From: c.cfg.MailFrom,
 		Seal: sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
-			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: notification.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
-			Notifications: notificationTexts{c.db, c.cfg.AppURL},
+			PublicURL: c.cfg.PublicURL, Apps: notification.Apps{Console: c.cfg.AppURL, Portal: c.cfg.PortalURL},
+			Unsubscribe:   notification.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
+			Notifications: notificationTexts{c.db, c.apps()},
+			Branding: func(ctx context.Context, id affiliate.WorkspaceID) (account.Branding, error) {
+				return accounts.Branding(ctx, c.db, id)
+			},
 		}),
 		HashKeys: c.cfg.HashKeys.Keys(),
 		Log:      c.log,
@@ -59,9 +65,16 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 	}), nil
 }
 
+// apps returns the apps to which notifications lead. The console has no default, because not every
+// installation has one.
+func (c *Core) apps() notification.Apps {
+	_, portal := c.cfg.Apps()
+	return notification.Apps{Console: c.cfg.AppURL, Portal: portal}
+}
+
 type notificationTexts struct {
-	db     *postgres.DB
-	appURL string
+	db   *postgres.DB
+	apps notification.Apps
 }
 
 func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]servermail.NotificationText, error) {
@@ -81,8 +94,8 @@ func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]se
 			}
 		}
 		title, body := entry.Text(entry.Names)
-		texts[i] = servermail.NotificationText{Title: title, Body: body, Severity: string(entry.Rule().Severity), CreatedAt: entry.CreatedAt()}
-		if url := entry.ActionURL(t.appURL); url != nil {
+		texts[i] = servermail.NotificationText{Title: title, Body: body, Severity: string(entry.Rule().Severity), CreatedAt: entry.CreatedAt(), Workspace: entry.Workspace}
+		if url := entry.ActionURL(t.apps); url != nil {
 			texts[i].ActionURL = *url
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/mail"
@@ -209,17 +211,23 @@ type NotificationText struct {
 	Severity string // info, warning or critical
 	// ActionURL is an http or https URL, or empty.
 	ActionURL string
+	// Workspace is the workspace that the notification is about; nil if there is none.
+	Workspace *affiliate.WorkspaceID
 	CreatedAt time.Time
 }
 
 // ComposerConfig holds the dependencies of a Composer.
 type ComposerConfig struct {
-	// PublicURL is the base URL of the REST API. AppURL is the base URL of the dashboard,
-	// or empty. If both are empty, mails have no links.
-	PublicURL, AppURL string
-	Unsubscribe       notification.UnsubscribeTokens
+	// PublicURL is the base URL of the REST API. Apps has the base URLs of the apps with the
+	// pages to which links lead; if the app of a recipient has none, the pages are below
+	// PublicURL. If this is empty too, mails have no links.
+	PublicURL   string
+	Apps        notification.Apps
+	Unsubscribe notification.UnsubscribeTokens
 	// Notifications is nil if no mail contains notifications.
 	Notifications Notifications
+	// Branding returns the branding of a workspace. It is nil if no mail shows one.
+	Branding func(context.Context, affiliate.WorkspaceID) (account.Branding, error)
 }
 
 // Composer composes the content of mails.
@@ -227,7 +235,9 @@ type Composer struct{ config ComposerConfig }
 
 // NewComposer returns a Composer.
 func NewComposer(c ComposerConfig) *Composer {
-	c.PublicURL, c.AppURL = strings.TrimSuffix(c.PublicURL, "/"), strings.TrimSuffix(c.AppURL, "/")
+	for _, url := range []*string{&c.PublicURL, &c.Apps.Console, &c.Apps.Portal} {
+		*url = strings.TrimSuffix(*url, "/")
+	}
 	return &Composer{c}
 }
 
@@ -239,23 +249,62 @@ type tokens struct {
 	unsubscribe string
 }
 
+// document is the content of a mail, and the address for answers if it is not that of the service.
+type document struct {
+	mail.Document
+	replyTo mail.Address
+}
+
 // document returns the content of a mail. found is false if the notifications of the mail
 // do not exist any more.
-func (c *Composer) document(ctx context.Context, m notification.Mail, t tokens) (document mail.Document, found bool, err error) {
-	if m.Kind != notification.MailNotifications {
-		document, err = c.accountMail(m, t.link)
-		return document, err == nil, err
+func (c *Composer) document(ctx context.Context, m notification.Mail, t tokens) (d document, found bool, err error) {
+	workspace := m.Workspace
+	if m.Kind == notification.MailNotifications {
+		if c.config.Notifications == nil {
+			return document{}, false, nil
+		}
+		texts, err := c.config.Notifications.Texts(ctx, m)
+		if err != nil || len(texts) == 0 {
+			return document{}, false, err
+		}
+		d.Document, workspace = notifications(m, texts), commonWorkspace(texts)
+		d.Footer.UnsubscribeURL = c.unsubscribeURL(m.Category, t.unsubscribe)
+	} else if d.Document, err = c.accountMail(m, t.link); err != nil {
+		return document{}, false, err
 	}
-	if c.config.Notifications == nil {
-		return mail.Document{}, false, nil
+	return d, true, c.brand(ctx, m, workspace, &d)
+}
+
+// brand gives a mail to a partner the name, the logo and the support address of the workspace
+// that the mail is about. A mail to a merchant, and one about no workspace or several, is from
+// the service.
+func (c *Composer) brand(ctx context.Context, m notification.Mail, workspace *affiliate.WorkspaceID, d *document) error {
+	if m.Recipient.Account != affiliate.Partner || workspace == nil || c.config.Branding == nil {
+		return nil
 	}
-	texts, err := c.config.Notifications.Texts(ctx, m)
-	if err != nil || len(texts) == 0 {
-		return mail.Document{}, false, err
+	branding, err := c.config.Branding(ctx, *workspace)
+	if err != nil {
+		return err
 	}
-	document = notifications(m, texts)
-	document.Footer.UnsubscribeURL = c.unsubscribeURL(m.Category, t.unsubscribe)
-	return document, true, nil
+	d.Brand = branding.DisplayName()
+	if logo := branding.LogoURL(c.config.PublicURL); logo != nil && c.config.PublicURL != "" {
+		d.Logo = *logo
+	}
+	if branding.SupportEmail != nil {
+		d.replyTo = mail.Address{Name: d.Brand, Address: *branding.SupportEmail}
+	}
+	return nil
+}
+
+// commonWorkspace returns the workspace that all notifications are about; nil if there is none.
+func commonWorkspace(texts []NotificationText) *affiliate.WorkspaceID {
+	first := texts[0].Workspace
+	for _, text := range texts {
+		if first == nil || text.Workspace == nil || *text.Workspace != *first {
+			return nil
+		}
+	}
+	return first
 }
 
 // unsubscribePath is the path of the route that disables the mail of a category.
@@ -281,13 +330,13 @@ func (c *Composer) tokens(m notification.Mail, link string) tokens {
 
 // link returns a link to a page that reads its parameters from the fragment of the URL. Browsers
 // do not send the fragment to servers, so logs do not contain it. link returns nil if the
-// service has neither an app URL nor a public URL.
+// service has neither a URL of the recipient's app nor a public URL.
 func (c *Composer) link(label, page string, m notification.Mail, token string, withKind bool) *mail.Link {
-	base := c.config.AppURL
-	if base == "" {
-		base = c.config.PublicURL
+	base := c.config.Apps.Console
+	if m.Recipient.Account == affiliate.Partner {
+		base = c.config.Apps.Portal
 	}
-	if base == "" {
+	if base = cmp.Or(base, c.config.PublicURL); base == "" {
 		return nil
 	}
 	if token != redacted {

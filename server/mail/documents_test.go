@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 )
@@ -33,7 +34,7 @@ func sampleMail(kind notification.MailKind, hostile bool) notification.Mail {
 }
 
 var testComposer = NewComposer(ComposerConfig{
-	PublicURL: "https://api.example.com", AppURL: "https://app.example.com", Unsubscribe: notification.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")}),
+	PublicURL: "https://api.example.com", Apps: notification.Apps{Console: "https://app.example.com", Portal: "https://partners.example.com"}, Unsubscribe: notification.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")}),
 })
 
 func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
@@ -50,7 +51,7 @@ func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
 			if err != nil || !found {
 				t.Fatalf("%s: document: %t, %v", name, found, err)
 			}
-			mailtest.Golden(t, name, document)
+			mailtest.Golden(t, name, document.Document)
 			content, err := document.Render()
 			if err != nil {
 				t.Fatal(err)
@@ -105,6 +106,54 @@ func TestNotifications_MatchGoldenFiles(t *testing.T) {
 		if err != nil || !found {
 			t.Fatalf("%s: document: %t, %v", name, found, err)
 		}
-		mailtest.Golden(t, name, document)
+		mailtest.Golden(t, name, document.Document)
+	}
+}
+
+// A mail to a partner about one workspace has its branding.
+func TestDocument_HasBrandingOfWorkspace(t *testing.T) {
+	shop, other := affiliate.NewID[affiliate.WorkspaceID](time.Now()), affiliate.NewID[affiliate.WorkspaceID](time.Now())
+	config := testComposer.config
+	config.Branding = func(_ context.Context, id affiliate.WorkspaceID) (account.Branding, error) {
+		if id != shop {
+			return account.Branding{Name: "Other"}, nil
+		}
+		return account.Branding{Name: "Northwind", PortalName: new("Northwind partners"), SupportEmail: new("help@northwind.example"), LogoDigest: []byte{1, 2}}, nil
+	}
+	about := func(workspaces ...*affiliate.WorkspaceID) (texts fixedTexts) {
+		for _, id := range workspaces {
+			texts = append(texts, NotificationText{Title: "Title", Workspace: id})
+		}
+		return texts
+	}
+	invite := func(m *notification.Mail) { m.Kind, m.Workspace = notification.MailParticipantInvite, &shop }
+	for name, tc := range map[string]struct {
+		texts  fixedTexts
+		change func(*notification.Mail)
+		want   string
+	}{
+		"invitation":           {nil, invite, "Northwind partners"},
+		"one workspace":        {about(&shop, &shop), func(*notification.Mail) {}, "Northwind partners"},
+		"several workspaces":   {about(&shop, &other), func(*notification.Mail) {}, brand},
+		"no workspace":         {about(nil, nil), func(*notification.Mail) {}, brand},
+		"without a portalName": {about(&other), func(*notification.Mail) {}, "Other"},
+		"to a merchant":        {about(&shop), func(m *notification.Mail) { m.Recipient.Account = affiliate.Merchant }, brand},
+	} {
+		config.Notifications = tc.texts
+		m := sampleMail(notification.MailNotifications, false)
+		tc.change(&m)
+		document, found, err := NewComposer(config).document(t.Context(), m, tokens{link: "token"})
+		if err != nil || !found {
+			t.Fatalf("%s: document: %t, %v", name, found, err)
+		}
+		if document.Brand != tc.want {
+			t.Errorf("%s: the brand is %q, want %q", name, document.Brand, tc.want)
+		}
+		if branded := tc.want == "Northwind partners"; branded != (document.replyTo.Address == "help@northwind.example") || branded != (document.Logo != "") {
+			t.Errorf("%s: the answers go to %v and the logo is %q", name, document.replyTo, document.Logo)
+		}
+		if name == "invitation" {
+			mailtest.Golden(t, "participant_invite_branded", document.Document)
+		}
 	}
 }

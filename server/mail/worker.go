@@ -243,7 +243,7 @@ func (w *Worker) message(ctx context.Context, m notification.Mail, delivery noti
 		return mail.Message{}, false, err
 	}
 	return mail.Message{
-		ID: m.ID.String(), To: to, Content: content, UnsubscribeURL: document.Footer.UnsubscribeURL, Date: m.CreatedAt,
+		ID: m.ID.String(), To: to, ReplyTo: document.replyTo, Content: content, UnsubscribeURL: document.Footer.UnsubscribeURL, Date: m.CreatedAt,
 	}, true, nil
 }
 

@@ -40,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 	log := slog.New(slog.DiscardHandler)
 	return &fixture{shop, notificationservice.New(notificationservice.Config{
 		DB: shop.DB, Hub: notificationservice.NewHub(shop.DB, nil, log, clock.Now),
-		Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: clock.Now,
+		Log: log, Apps: notification.Apps{Console: "https://app.example"}, HashKeys: hashKeys, Now: clock.Now,
 	}), clock}
 }
 

@@ -27,9 +27,8 @@ type Config struct {
 	DB  *postgres.DB
 	Hub *Hub
 	Log *slog.Logger
-	// AppURL is the base URL of the dashboard. If it is empty, notifications have no
-	// action URL.
-	AppURL string
+	// Apps are the apps to which the action URLs of notifications lead.
+	Apps notification.Apps
 	// HashKeys are the secret keys with which e-mail addresses are hashed and unsubscribe
 	// links are signed.
 	HashKeys affiliate.HashKeys
@@ -132,7 +131,7 @@ func (s *Service) entryToProto(entry notification.Entry) *affiliatev1.Notificati
 		Title:       title,
 		Body:        body,
 		Severity:    server.EnumValue[affiliatev1.NotificationSeverity](rule.Severity),
-		ActionUrl:   entry.ActionURL(s.AppURL),
+		ActionUrl:   entry.ActionURL(s.Apps),
 		Mode:        server.OptionalEnum[affiliatev1.Mode](entry.Mode),
 		Read:        entry.ReadAt != nil,
 		ReadAt:      server.OptionalTimestamp(entry.ReadAt),

@@ -65,7 +65,7 @@ func (f *fixture) newNode(redisURL string) *node {
 	shop, base := *f.Shop, *f.Fixture
 	base.DB, shop.Fixture = db, &base
 	n := &node{fixture: &fixture{&shop, notificationservice.New(notificationservice.Config{
-		DB: db, Hub: hub, Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: f.Now,
+		DB: db, Hub: hub, Log: log, Apps: notification.Apps{Console: "https://app.example"}, HashKeys: hashKeys, Now: f.Now,
 		Metrics: notificationservice.NewMetrics(registry, distributor.Undistributed),
 	}), f.clock}, hub: hub, metrics: registry}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))

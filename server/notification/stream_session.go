@@ -309,7 +309,7 @@ func (s *Service) itemOf(entry notification.Entry) item {
 	rule := entry.Rule()
 	out := item{
 		ID: entry.ID.String(), Category: string(rule.Category), Type: string(entry.Type), Severity: string(rule.Severity),
-		ActionURL: entry.ActionURL(s.AppURL), CreatedAt: affiliate.FormatTime(entry.CreatedAt()), Mode: (*string)(entry.Mode),
+		ActionURL: entry.ActionURL(s.Apps), CreatedAt: affiliate.FormatTime(entry.CreatedAt()), Mode: (*string)(entry.Mode),
 		Read: entry.ReadAt != nil, ReadAt: affiliate.FormatOptionalTime(entry.ReadAt),
 	}
 	out.Title, out.Body = entry.Text(entry.Names)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -161,19 +160,28 @@ func receivers(readers []notification.Reader, category notification.Category) st
 
 func writePages(b *strings.Builder) {
 	b.WriteString(`
-## Pages of the dashboard
+## Pages
 
-` + "`actionUrl`" + ` is the page of the dashboard that shows the record. It is null if the setting ` + "`TRIBUTARY_APP_URL`" + ` is not set, or if the
-record has no page.
+` + "`actionUrl`" + ` is the page that shows the record: for merchants below ` + "`TRIBUTARY_APP_URL`" + `, for partners in the portal. It is null if the
+record has no page, and for merchants if the setting is not set.
 
-| ` + "`resource.type`" + ` | Page |
-|---|---|
+| ` + "`resource.type`" + ` | Page for merchants | Page for partners |
+|---|---|---|
 `)
-	var seen []notification.Resource
+	pages := map[notification.Resource]map[affiliate.AccountKind]string{}
+	var order []notification.Resource
 	for _, rule := range notification.Rules() {
-		if page := rule.Resource.Page(); page != "" && !slices.Contains(seen, rule.Resource) {
-			seen = append(seen, rule.Resource)
-			fmt.Fprintf(b, "| `%s` | `%s` |\n", rule.Resource, page)
+		page := rule.PagePath()
+		if page == "" || rule.Resource == notification.NoResource {
+			continue
 		}
+		if pages[rule.Resource] == nil {
+			pages[rule.Resource] = map[affiliate.AccountKind]string{affiliate.Merchant: "–", affiliate.Partner: "–"}
+			order = append(order, rule.Resource)
+		}
+		pages[rule.Resource][rule.Audience] = "`" + page + "`"
+	}
+	for _, resource := range order {
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", resource, pages[resource][affiliate.Merchant], pages[resource][affiliate.Partner])
 	}
 }

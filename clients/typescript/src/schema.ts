@@ -10247,8 +10247,8 @@ export interface components {
             /** @description The record that the notification is about. Null if it is about none. */
             resource: components["schemas"]["NotificationResource"] | null;
             /**
-             * @description The page of the dashboard that shows the record. Null if the deployment has no
-             *     dashboard address, or if the record has no page.
+             * @description The page that shows the record: of the dashboard for merchants, of the portal for
+             *     partners. Null if the deployment has no address of it, or if the record has no page.
              */
             actionUrl: string | null;
             /** @description Whether the user has read the notification. */

@@ -205,8 +205,8 @@ type Notification struct {
 	Severity NotificationSeverity `protobuf:"varint,6,opt,name=severity,proto3,enum=affiliate.v1.NotificationSeverity" json:"severity,omitempty"`
 	// The record that the notification is about. Null if it is about none.
 	Resource *NotificationResource `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
-	// The page of the dashboard that shows the record. Null if the deployment has no
-	// dashboard address, or if the record has no page.
+	// The page that shows the record: of the dashboard for merchants, of the portal for
+	// partners. Null if the deployment has no address of it, or if the record has no page.
 	ActionUrl *string `protobuf:"bytes,8,opt,name=action_url,json=actionUrl,proto3,oneof" json:"action_url,omitempty"`
 	// Whether the user has read the notification.
 	Read bool `protobuf:"varint,9,opt,name=read,proto3" json:"read,omitempty"`
