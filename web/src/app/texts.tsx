@@ -12,10 +12,15 @@ export type Language = keyof typeof languages;
 
 const stored = "tributary-language";
 
+function chosenLanguage(): Language | undefined {
+  const code = localStorage.getItem(stored) ?? "";
+  return code in languages ? (code as Language) : undefined;
+}
+
 /** The language that the user has chosen, otherwise the first of the browser's that the pages have. */
 function initialLanguage(): Language {
-  const wanted = [localStorage.getItem(stored) ?? "", ...navigator.languages].map((tag) => tag.slice(0, 2));
-  return (wanted.find((code) => code in languages) as Language | undefined) ?? "en";
+  const wanted = navigator.languages.map((tag) => tag.slice(0, 2));
+  return chosenLanguage() ?? (wanted.find((code) => code in languages) as Language | undefined) ?? "en";
 }
 
 interface Value {
@@ -23,7 +28,10 @@ interface Value {
   t: Texts;
   f: Format;
   language: Language;
+  /** Changes the language and remembers it in this browser. */
   setLanguage: (language: Language) => void;
+  /** Changes the language until the page is loaded again. */
+  showLanguage: (language: Language) => void;
 }
 
 const TextsContext = createContext<Value | null>(null);
@@ -34,9 +42,20 @@ export function useTexts(): Value {
   return value;
 }
 
+/**
+ * Shows the page in a language if the user has chosen none. Returns whether the texts are in the
+ * language that the page is going to have.
+ */
+export function useDefaultLanguage(wanted: Language | null | undefined): boolean {
+  const { language, showLanguage } = useTexts();
+  const next = chosenLanguage() ?? wanted ?? language;
+  useEffect(() => showLanguage(next), [next, showLanguage]);
+  return language === next;
+}
+
 /** Provides the texts and formats. It renders nothing until the texts of the language are loaded. */
 export function TextsProvider({ children }: { children: ReactNode }) {
-  const [language, choose] = useState(initialLanguage);
+  const [language, showLanguage] = useState(initialLanguage);
   const [loaded, setLoaded] = useState<{ language: Language; texts: Texts } | null>(null);
   useEffect(() => {
     document.documentElement.lang = language;
@@ -49,9 +68,9 @@ export function TextsProvider({ children }: { children: ReactNode }) {
     if (!loaded) return null;
     const setLanguage = (language: Language) => {
       localStorage.setItem(stored, language);
-      choose(language);
+      showLanguage(language);
     };
-    return { t: loaded.texts, f: new Format(loaded.language), language: loaded.language, setLanguage };
+    return { t: loaded.texts, f: new Format(loaded.language), language: loaded.language, setLanguage, showLanguage };
   }, [loaded]);
   if (!value) return null;
   return (

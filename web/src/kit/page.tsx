@@ -8,12 +8,25 @@ import { Button } from "./controls";
 import css from "./kit.module.css";
 
 /** A page with its heading, which gets the focus when the page is opened. */
-export function Page({ title, about, actions, children }: { title: string; about?: ReactNode; actions?: ReactNode; children?: ReactNode }) {
+export function Page({
+  title,
+  site,
+  about,
+  actions,
+  children,
+}: {
+  title: string;
+  /** The name after the title in the tab of the browser. Default: that of the portal. */
+  site?: string;
+  about?: ReactNode;
+  actions?: ReactNode;
+  children?: ReactNode;
+}) {
   const { t } = useTexts();
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    document.title = `${title} · ${t.product}`;
-  }, [title, t]);
+    document.title = `${title} · ${site ?? t.product}`;
+  }, [title, site, t]);
   useEffect(() => {
     heading.current?.focus({ preventScroll: true });
     scrollTo(0, 0);

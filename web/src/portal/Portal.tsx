@@ -1,5 +1,5 @@
 import { type ComponentType, lazy, type ReactNode, Suspense, useCallback, useEffect, useState } from "react";
-import { Redirect, Route, Router, Switch, useLocation } from "wouter";
+import { matchRoute, Redirect, Route, Router, Switch, useLocation, useRouter } from "wouter";
 
 import { AppProvider, useApp, useSession } from "../app/app";
 import type { BrowserSession } from "../app/session";
@@ -9,8 +9,17 @@ import { Failure, Skeleton } from "../kit/feedback";
 import { Page } from "../kit/page";
 import { Frame } from "./account/Frame";
 import { Login, Register } from "./account/Login";
-import { AcceptInvite, ForgotPassword, ResetPassword, Unsubscribe, VerifyEmail } from "./account/mailed";
-import { Shell } from "./Shell";
+
+// Only the login and the registration are loaded at once.
+const account = (page: "ForgotPassword" | "ResetPassword" | "Unsubscribe" | "VerifyEmail") =>
+  lazy(async () => ({ default: (await import("./account/mailed"))[page] }));
+const ForgotPassword = account("ForgotPassword");
+const ResetPassword = account("ResetPassword");
+const Unsubscribe = account("Unsubscribe");
+const VerifyEmail = account("VerifyEmail");
+const AcceptInvite = lazy(() => import("./join/AcceptInvite"));
+const ProgramPage = lazy(() => import("./join/ProgramPage"));
+const Shell = lazy(() => import("./Shell"));
 
 /** The pages that anybody can open, by their addresses below /portal. */
 const open: Record<string, ComponentType> = {
@@ -44,19 +53,26 @@ const mailed: Record<string, ComponentType> = {
 
 /** The portal of partners. */
 export function Portal({ session }: { session: BrowserSession }) {
-  const path = location.pathname;
+  const [path] = useLocation();
   const mode = /^\/portal\/test(\/|$)/.test(path) ? "test" : "live";
   const Mailed = mailed[path];
   return (
     <Router base={mode === "test" ? "/portal/test" : "/portal"}>
       <AppProvider session={session} mode={mode}>
-        <Resumed session={session}>{Mailed ? <Mailed /> : <Pages />}</Resumed>
+        <Resumed session={session}>
+          <Suspense fallback={<Skeleton />}>{Mailed ? <Mailed /> : <Pages />}</Suspense>
+        </Resumed>
       </AppProvider>
     </Router>
   );
 }
 
 function Pages() {
+  const [path] = useLocation();
+  const { parser } = useRouter();
+  // A merchant cannot have the name of an area, but an address such as /programs/:id looks like
+  // that of a programme.
+  const isArea = Object.keys(areas).some((address) => matchRoute(parser, address, path)[0]);
   return (
     <Switch>
       {Object.entries(open).map(([address, Page]) => (
@@ -64,6 +80,7 @@ function Pages() {
       ))}
       <Route path="/login">{() => <LoggedOut page={Login} />}</Route>
       <Route path="/register">{() => <LoggedOut page={Register} />}</Route>
+      {!isArea && <Route path="/:workspace/:program" component={ProgramPage} />}
       <Route>{() => <LoggedIn />}</Route>
     </Switch>
   );

@@ -20,7 +20,7 @@ const areas = [
 ] as const satisfies readonly (readonly [string, string, IconName])[];
 
 /** The frame of the pages of a partner who is logged in: the menu, and the page. */
-export function Shell({ name, children }: { name: string; children: ReactNode }) {
+export default function Shell({ name, children }: { name: string; children: ReactNode }) {
   const { mode, session } = useApp();
   const { t } = useTexts();
   const [path, navigate] = useLocation();

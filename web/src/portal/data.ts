@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 
 import type { components } from "../../../clients/typescript/src/schema.js";
-import { unwrap, useApp } from "../app/app";
+import { type Mode, unwrap, useApp } from "../app/app";
 import type { Texts } from "../app/texts";
 import type { Format } from "../i18n/format";
 import type { Tone } from "../kit/feedback";
@@ -11,9 +11,30 @@ import { pageSize } from "../kit/page";
 
 export type Schemas = components["schemas"];
 export type Program = Schemas["PartnerProgram"];
+export type PortalProgram = Schemas["PortalProgram"];
+export type Branding = Schemas["PortalBranding"];
 export type Commission = Schemas["PartnerCommission"];
 export type Payout = Schemas["PartnerPayout"];
 export type PartnerLink = Schemas["Link"];
+
+/** What a programme of the partner and the public page of a programme have in common. */
+export type Offer = Pick<PortalProgram, keyof PortalProgram & keyof Program> & {
+  /** The partner's own rate, which replaces that of the programme. */
+  participation?: { commissionRate: Schemas["CommissionRate"] | null } | null;
+};
+
+/** A programme, as the partner sees it. The mode is that of the page unless it is given. */
+export function useProgram(id: string, other?: Mode) {
+  const app = useApp();
+  const mode = other ?? app.mode;
+  return useQuery({
+    queryKey: [mode, "programs", id],
+    queryFn: async () => {
+      const options = { params: { path: { programId: id } }, headers: { "X-Mode": mode } };
+      return unwrap(await app.api.GET("/api/v1/partner/programs/{programId}", options));
+    },
+  });
+}
 
 /** The programmes in which the partner takes part: the first hundred. */
 export function usePrograms() {
@@ -67,7 +88,7 @@ export function toneOf(status: string): Tone {
 }
 
 /** The rate of a programme for this partner, in a few words. */
-export function rateOf(program: Program, t: Texts, f: Format): string {
+export function rateOf(program: Offer, t: Texts, f: Format): string {
   const own = program.participation?.commissionRate;
   const rules = program.commissionRules;
   const percentage = own ? own.percentage : rules?.percentage;

@@ -2,6 +2,7 @@ import { createRoot } from "react-dom/client";
 
 import "../kit/theme.css";
 import "../kit/kit.module.css";
+import "./shell.module.css";
 import { BrowserSession } from "../app/session";
 import { TextsProvider } from "../app/texts";
 import { applyTheme } from "../app/theme";

@@ -1,9 +1,9 @@
 import type { Texts } from "../../app/texts";
 import type { Format } from "../../i18n/format";
-import type { Program } from "../data";
+import type { Offer } from "../data";
 
 /** The rules of a programme that decide what a sale earns, as sentences. The rate itself is in rateOf. */
-export function rulesOf(program: Program, t: Texts, f: Format): string[] {
+export function rulesOf(program: Offer, t: Texts, f: Format): string[] {
   const rules = program.commissionRules;
   if (!rules) return [];
   const say = t.programs.rule;
