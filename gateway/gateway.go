@@ -107,6 +107,7 @@ type gateway struct {
 	routes  map[string]*route
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
+	portal  affiliatev1.PortalServiceClient
 	metrics *metrics
 	// sessions has the sessions of browsers.
 	sessions browsersession.Sessions
@@ -182,7 +183,10 @@ func New(config Config) (http.Handler, error) {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
 	}
-	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout}
+	g := &gateway{
+		Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), portal: affiliatev1.NewPortalServiceClient(config.Conn),
+		metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout,
+	}
 	g.sessions.Accounts, g.sessions.TrustedProxies = affiliatev1.NewAccountServiceClient(config.Conn), config.TrustedProxies
 	var err error
 	g.cors.RequestHeaders, g.cors.ResponseHeaders = corsRequestHeaders, corsResponseHeaders

@@ -1,13 +1,18 @@
 package gateway
 
 import (
+	"context"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/gateway/site"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/web"
 )
 
@@ -82,6 +87,70 @@ func TestSite_FirstLoadIsSmall(t *testing.T) {
 	}
 	if size > maxFirstLoad || size < maxFirstLoad/2 {
 		t.Errorf("the portal first loads %d bytes, want at most %d", size, maxFirstLoad)
+	}
+}
+
+func TestSite_DescribesProgrammes(t *testing.T) {
+	text := `Write "about" us <script>`
+	program := func(description *string) *affiliatev1.PortalProgram {
+		return &affiliatev1.PortalProgram{
+			Name: `</title><img src=x onerror=alert(1)>`, Rate: "20% of each sale", Description: description,
+			Branding: &affiliatev1.PortalBranding{Name: "Käfer & Co"},
+		}
+	}
+	const title = "&lt;/title&gt;&lt;img src=x onerror=alert(1)&gt; · Käfer &amp; Co"
+	const plain = "<title>Partner portal</title>"
+	notFound := coreError(codes.NotFound, "NOT_FOUND", "Not found.", nil)
+	for name, tc := range map[string]struct {
+		path    string
+		want    []string
+		mode    affiliatev1.Mode // of the call, or 0 for no call
+		program *affiliatev1.PortalProgram
+		err     error
+	}{
+		"description": {
+			path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, program: program(&text),
+			want: []string{"<title>" + title + "</title>", `<meta name="description" content="Write &#34;about&#34; us &lt;script&gt;">`, `<meta property="og:title" content="` + title},
+		},
+		"rate, in test mode": {
+			path: "/portal/test/kaefer/friends", mode: affiliatev1.Mode_MODE_TEST, program: program(nil),
+			want: []string{"<title>" + title + "</title>", `content="20% of each sale"`},
+		},
+		"unknown":                 {path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, err: notFound, want: []string{plain, `content="noindex"`}},
+		"the core does not work":  {path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, err: coreError(codes.Internal, "INTERNAL_ERROR", "Internal error.", nil), want: []string{plain}},
+		"a page of the portal":    {path: "/portal/programs/1", want: []string{plain}},
+		"a page in test mode":     {path: "/portal/test/payouts/method", want: []string{plain}},
+		"more than two segments":  {path: "/portal/kaefer/friends/more", want: []string{plain}},
+		"one segment":             {path: "/portal/kaefer", want: []string{plain}},
+		"one segment, test mode":  {path: "/portal/test/kaefer", want: []string{plain}},
+		"outside of the portal":   {path: "/accept-invite", want: []string{plain}},
+		"the portal in test mode": {path: "/portal/test", want: []string{plain}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+				if tc.err != nil {
+					return nil, tc.err
+				}
+				return tc.program, nil
+			})
+			page := f.do("GET", tc.path, "")
+			for _, want := range tc.want {
+				if page.status != 200 || !strings.Contains(page.body, want) {
+					t.Errorf("status %d, want 200 with %s:\n%s", page.status, want, page.body)
+				}
+			}
+			if tc.mode == affiliatev1.Mode_MODE_UNSPECIFIED {
+				if calls := f.core.takeCalls(); len(calls) > 0 {
+					t.Errorf("the core received the calls %v, want none", calls)
+				}
+				return
+			}
+			want := &affiliatev1.GetPortalProgramRequest{WorkspaceSlug: "kaefer", ProgramSlug: "friends", Mode: tc.mode}
+			call := requireOneCall(t, f.core, affiliatev1.PortalService_GetPortalProgram_FullMethodName)
+			if !proto.Equal(call.request, want) || len(call.metadata.Get("x-client-ip")) != 1 {
+				t.Errorf("the core received %v with %v, want %v with the address of the client", call.request, call.metadata, want)
+			}
+		})
 	}
 }
 
