@@ -59,6 +59,9 @@ func TestPages(t *testing.T) {
 		link := "/accept-invite#kind=merchant&token=" + sys.takeToken(t, notification.MailMemberInvite, email)
 		p := newTab(ctx, t, sys, phone)
 		p.open(link)
+		p.wantText("Viewer, without the right to change anything")
+		p.wantText("m***@example.com")
+		p.wantAccessible()
 		p.fill("Name", "<b>Finn</b>")
 		p.fill("Password", password)
 		p.press("button", "Accept invitation")
@@ -66,9 +69,6 @@ func TestPages(t *testing.T) {
 		sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
 			wantStatus(http.StatusOK).wantFields(object{"user.name": "<b>Finn</b>", "user.role": "viewer"})
 		p.open(link)
-		p.fill("Name", "Finn")
-		p.fill("Password", password)
-		p.press("button", "Accept invitation")
 		p.wantText("The invitation was used or revoked, or has expired.")
 	})
 	t.Run("unsubscribe", func(t *testing.T) {

@@ -4,7 +4,6 @@ import { Link } from "react-aria-components";
 import { useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Button } from "../../kit/controls";
-import kit from "../../kit/kit.module.css";
 import css from "../account/frame.module.css";
 import { LoginForm, RegisterForm } from "../account/Login";
 
@@ -38,8 +37,8 @@ export function LoggedInAs({ email }: { email: string }) {
     if (document.activeElement === document.body) element.current?.focus();
   }, []);
   return (
-    <p ref={element} tabIndex={-1} className={kit.muted}>
-      {t.join.loggedInAs(email)}{" "}
+    <p ref={element} tabIndex={-1} className={css.account}>
+      {t.join.loggedInAs(email)}
       <Button kind="plain" small onPress={() => void session.logout()}>
         {t.account.anotherAccount}
       </Button>

@@ -32,8 +32,10 @@ export function Branded({
   if (!ready) return <Waiting />;
   return (
     <div className={css.branded}>
-      {mode === "test" && <div className={shell.test}>{t.nav.test}</div>}
-      <header>{logo ? <img src={logo} alt={branding.name} /> : <span className={shell.brand}>{branding.name}</span>}</header>
+      <header>
+        {mode === "test" && <div className={shell.test}>{t.nav.test}</div>}
+        <div className={css.logo}>{logo ? <img src={logo} alt={branding.name} /> : <span className={shell.brand}>{branding.name}</span>}</div>
+      </header>
       <main>
         <Page title={title} site={branding.name} about={about} actions={actions}>
           {children}

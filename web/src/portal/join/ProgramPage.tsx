@@ -93,11 +93,6 @@ function Joining({ program: offer, mode, user }: { program: PortalProgram; mode:
     <div className={kit.page}>
       {done && <Done key={done}>{done}</Done>}
       <LoggedInAs email={user.email} />
-      {!user.emailVerified && (
-        <Notice tone="warn" action={<ResendVerification />}>
-          {t.home.unverified}
-        </Notice>
-      )}
       <Loaded query={query}>
         {(program) => (
           <Taking
@@ -112,6 +107,11 @@ function Joining({ program: offer, mode, user }: { program: PortalProgram; mode:
           />
         )}
       </Loaded>
+      {!user.emailVerified && (
+        <Notice tone="warn" action={<ResendVerification />}>
+          {t.home.unverified}
+        </Notice>
+      )}
     </div>
   );
 }
