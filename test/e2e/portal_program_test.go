@@ -135,7 +135,6 @@ func testApplyWhileTermsChange(ctx context.Context, t *testing.T, sys *system, u
 	p.open(page)
 	p.wantText("The merchant decides about each application.")
 	p.press("button", "Log in")
-	p.find("link", "Forgot your password?")
 	p.logIn(partner.email, password)
 	p.fill("Code", recovery[0])
 	p.press("button", "Continue")

@@ -23,7 +23,7 @@ export type Offer = Pick<PortalProgram, keyof PortalProgram & keyof Program> & {
   participation?: { commissionRate: Schemas["CommissionRate"] | null } | null;
 };
 
-/** A programme, as the partner sees it. The mode is that of the page unless it is given. */
+/** A programme as the partner sees it, in the mode of the page or in another one. */
 export function useProgram(id: string, other?: Mode) {
   const app = useApp();
   const mode = other ?? app.mode;
