@@ -9,6 +9,7 @@ import { LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
+import { confirmed } from "../settings/secrets";
 import { looksLikeIban, validIban } from "./iban";
 
 const methods = ["paypal", "bank_transfer", "wise", "manual", "store_credit"] as const;
@@ -28,7 +29,7 @@ export default function MethodForm() {
         if (method === "bank_transfer" && looksLikeIban(account) && !validIban(account)) throw new FieldFault("account", t.payouts.ibanWrong);
         const proof = code ? { code } : { password };
         const body = { method, ...(account && { account }), ...(accountHolder && { accountHolder }), ...proof };
-        unwrap(await api.PATCH("/api/v1/partner/payout-method", { body }));
+        await confirmed(t, code ? ["code"] : ["password"], async () => unwrap(await api.PATCH("/api/v1/partner/payout-method", { body })));
         await queries.invalidateQueries({ queryKey: [mode, "profile"] });
         navigate("/payouts");
       },

@@ -8,6 +8,7 @@ import { Badge, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";
 import { ResendVerification } from "../account/ResendVerification";
+import { confirmed } from "./secrets";
 
 /** The e-mail address of the account. A new one counts when the link in its mail is opened. */
 export function Email() {
@@ -56,10 +57,13 @@ function EmailForm({ secondFactor, onSent, onClose }: { secondFactor: boolean; o
   const state = useSubmit(
     useCallback(
       async ({ newEmail = "", password = "", code }) => {
-        unwrap(await api.POST("/api/v1/auth/partner/email/change", { body: { newEmail, password, ...(code && { code }) } }));
+        const body = { newEmail, password, ...(code && { code }) };
+        await confirmed(t, secondFactor ? ["password", "code"] : ["password"], async () =>
+          unwrap(await api.POST("/api/v1/auth/partner/email/change", { body })),
+        );
         onSent(newEmail);
       },
-      [api, onSent],
+      [api, onSent, secondFactor, t],
     ),
   );
   return (

@@ -9,6 +9,7 @@ import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
 import { CopyButton, download, qrAddress } from "../../kit/sharing";
 import type { Schemas } from "../data";
+import { confirmed } from "./secrets";
 
 /** The second factor of the account: codes of an authenticator app. */
 export function SecondFactor() {
@@ -42,18 +43,21 @@ function Enable({ onClose }: { onClose: () => void }) {
   const [codes, setCodes] = useState<string[] | null>(null);
   const enroll = useSubmit(
     useCallback(
-      async ({ password }) => setSecret(unwrap(await api.POST("/api/v1/auth/partner/totp/enroll", { body: { ...(password && { password }) } }))),
-      [api],
+      async ({ password }) => {
+        const body = { ...(password && { password }) };
+        setSecret(await confirmed(t, ["password"], async () => unwrap(await api.POST("/api/v1/auth/partner/totp/enroll", { body }))));
+      },
+      [api, t],
     ),
   );
   const confirm = useSubmit(
     useCallback(
       async ({ code = "" }) => {
-        const { recoveryCodes } = unwrap(await api.POST("/api/v1/auth/partner/totp/confirm", { body: { code } }));
+        const { recoveryCodes } = await confirmed(t, ["code"], async () => unwrap(await api.POST("/api/v1/auth/partner/totp/confirm", { body: { code } })));
         setCodes(recoveryCodes);
         session.change({ secondFactor: true });
       },
-      [api, session],
+      [api, session, t],
     ),
   );
   // The recovery codes are shown once, so only their button closes the dialog.
@@ -118,11 +122,11 @@ function Disable({ onClose }: { onClose: () => void }) {
   const state = useSubmit(
     useCallback(
       async ({ code = "" }) => {
-        unwrap(await api.DELETE("/api/v1/auth/partner/totp", { body: { code } }));
+        await confirmed(t, ["code"], async () => unwrap(await api.DELETE("/api/v1/auth/partner/totp", { body: { code } })));
         session.change({ secondFactor: false });
         onClose();
       },
-      [api, onClose, session],
+      [api, onClose, session, t],
     ),
   );
   return (

@@ -1,10 +1,12 @@
 import { useParameter } from "../../app/address";
 import { useTexts } from "../../app/texts";
 import { Page, Tabs } from "../../kit/page";
+import { Email } from "./Email";
+import { Password } from "./Password";
 import { Privacy } from "./Privacy";
 import { Display, Profile } from "./Profile";
-import { Email } from "./Email";
 import { SecondFactor } from "./SecondFactor";
+import { Sessions } from "./Sessions";
 
 export default function Settings() {
   const { t } = useTexts();
@@ -30,7 +32,9 @@ function Part({ show }: { show: string }) {
       return (
         <>
           <Email />
+          <Password />
           <SecondFactor />
+          <Sessions />
         </>
       );
     case "privacy":
