@@ -3,7 +3,7 @@ import { matchRoute, Redirect, Route, Router, Switch, useLocation, useRouter } f
 
 import { AppProvider, useApp, useSession } from "../app/app";
 import type { BrowserSession } from "../app/session";
-import { useTexts } from "../app/texts";
+import { useDefaultLanguage, useTexts } from "../app/texts";
 import { LinkButton } from "../kit/controls";
 import { Failure, Skeleton } from "../kit/feedback";
 import { Page } from "../kit/page";
@@ -113,6 +113,8 @@ function LoggedIn() {
   const { session } = useApp();
   const [path] = useLocation();
   const state = useSession(session);
+  // Accounts have English until a language is chosen, so English does not replace that of the browser.
+  useDefaultLanguage(state.status === "in" && state.user.locale === "de" ? "de" : null);
   if (state.status !== "in") {
     const wanted = path + location.search;
     return <Redirect to={wanted === "/" ? "/login" : `/login?next=${encodeURIComponent(wanted)}`} />;

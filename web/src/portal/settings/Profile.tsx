@@ -1,4 +1,4 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -6,7 +6,7 @@ import { type Language, languages, useTexts } from "../../app/texts";
 import { setTheme, type Theme, theme } from "../../app/theme";
 import { Choice, Select } from "../../kit/choices";
 import { TextField } from "../../kit/controls";
-import { Loaded, Notice } from "../../kit/feedback";
+import { Failure, Loaded, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
@@ -69,17 +69,35 @@ function ProfileForm({ profile }: { profile: Schemas["PartnerProfile"] }) {
   );
 }
 
-/** The language and the appearance of the pages in this browser. */
+/** The language, which is part of the account too, and the appearance of the pages in this browser. */
 export function Display() {
+  const { api, mode, session } = useApp();
   const { t, language, setLanguage } = useTexts();
+  const queries = useQueryClient();
   const [chosen, setChosen] = useState(theme);
+  const save = useMutation({
+    mutationFn: async (locale: Language) => unwrap(await api.PATCH("/api/v1/partner/profile", { body: { locale } })),
+    onSuccess: (changed) => {
+      queries.setQueryData([mode, "profile"], changed);
+      session.change({ locale: changed.locale });
+    },
+  });
   const choose = (value: string) => {
     setTheme(value as Theme);
     setChosen(value as Theme);
   };
   return (
     <Card title={t.settings.display}>
-      <Choice label={t.nav.language} options={Object.entries(languages)} value={language} onChange={(code) => setLanguage(code as Language)} />
+      {save.isError && <Failure error={save.error} retry={() => save.mutate(language)} />}
+      <Choice
+        label={t.nav.language}
+        options={Object.entries(languages)}
+        value={language}
+        onChange={(code) => {
+          setLanguage(code as Language);
+          save.mutate(code as Language);
+        }}
+      />
       <Choice
         label={t.nav.appearance}
         options={[
