@@ -95,12 +95,12 @@ export function Stats({ children }: { children: ReactNode }) {
   return <dl className={css.stats}>{children}</dl>;
 }
 
-/** Names and values of a record. Values that are null or empty are left out. */
+/** Names and values of a record. Values that are null, false or empty are left out. */
 export function Facts({ rows }: { rows: [name: string, value: ReactNode][] }) {
   return (
     <dl className={css.facts}>
       {rows
-        .filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
         .map(([name, value]) => [<dt key={`${name}-name`}>{name}</dt>, <dd key={name}>{value}</dd>])}
     </dl>
   );

@@ -77,3 +77,10 @@ export function download(address: string, file: string): void {
   link.download = file;
   link.click();
 }
+
+/** Saves data as a file. */
+export function saveFile(data: Blob, file: string): void {
+  const address = URL.createObjectURL(data);
+  download(address, file);
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -35,6 +35,7 @@ const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./home/Home")),
   "/links": lazy(() => import("./links/Links")),
   "/commissions": lazy(() => import("./commissions/Commissions")),
+  "/commissions/lookup": lazy(() => import("./commissions/Lookup")),
   "/payouts/method": lazy(() => import("./payouts/MethodForm")),
   "/payouts": lazy(() => import("./payouts/Payouts")),
   "/programs": lazy(() => import("./programs/Programs")),

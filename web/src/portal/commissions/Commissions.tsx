@@ -1,28 +1,21 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Select } from "../../kit/choices";
-import { LinkButton, TextField } from "../../kit/controls";
-import { Badge, Empty, Loaded } from "../../kit/feedback";
+import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
-import { type Commission, isCapped, paged, pageOf, toneOf, usePrograms } from "../data";
+import { saveFile } from "../../kit/sharing";
+import { isCapped, paged, pageOf, usePrograms } from "../data";
+import { CommissionBadge } from "./CommissionBadge";
 
 const statuses = ["pending", "approved", "paid", "rejected", "refunded"] as const;
 type Status = (typeof statuses)[number];
 
 export default function Commissions() {
-  const { t } = useTexts();
-  return (
-    <Page title={t.commissions.title} about={t.commissions.about}>
-      <List />
-    </Page>
-  );
-}
-
-function List() {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
   const page = usePage();
@@ -47,8 +40,29 @@ function List() {
       return { ...unwrap(result), capped: isCapped(result.response) };
     },
   });
+  const csv = useMutation({
+    mutationFn: async () => {
+      const query = { ...filters, timezone: f.timeZone };
+      const file = unwrap(await api.GET("/api/v1/partner/commissions/export", { params: { query }, parseAs: "blob" }));
+      saveFile(file, "commissions.csv");
+    },
+  });
   return (
-    <>
+    <Page
+      title={t.commissions.title}
+      about={t.commissions.about}
+      actions={
+        <>
+          <LinkButton href="/commissions/lookup">{t.commissions.lookup}</LinkButton>
+          {!!query.data?.total && (
+            <Button isPending={csv.isPending} onPress={() => csv.mutate()}>
+              {t.commissions.csv}
+            </Button>
+          )}
+        </>
+      }
+    >
+      {csv.isError && <Failure error={csv.error} retry={() => csv.mutate()} />}
       <div className={kit.filters}>
         <Select
           label={t.commissions.status}
@@ -102,16 +116,6 @@ function List() {
           )
         }
       </Loaded>
-    </>
+    </Page>
   );
 }
-
-/** The status of a commission. A pending one is on hold or waits for the merchant's review. */
-export function CommissionBadge({ commission }: { commission: Commission }) {
-  const { t } = useTexts();
-  const { status, holdActive } = commission;
-  if (!status) return null;
-  const text = status === "pending" ? (holdActive ? t.home.hold : t.home.review) : t.status.commission[status];
-  return <Badge tone={toneOf(status)}>{text}</Badge>;
-}
-
