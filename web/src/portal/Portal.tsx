@@ -37,6 +37,7 @@ const areas: Record<string, ComponentType> = {
   "/commissions": lazy(() => import("./commissions/Commissions")),
   "/commissions/lookup": lazy(() => import("./commissions/Lookup")),
   "/payouts/method": lazy(() => import("./payouts/MethodForm")),
+  "/payouts/:id": lazy(() => import("./payouts/PayoutDetail")),
   "/payouts": lazy(() => import("./payouts/Payouts")),
   "/programs": lazy(() => import("./programs/Programs")),
   "/programs/:id": lazy(() => import("./programs/ProgramDetail")),

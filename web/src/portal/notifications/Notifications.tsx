@@ -142,7 +142,7 @@ function addressOf({ category, resource }: Notification): string | null {
     case "commission":
       return "/commissions";
     case "payout":
-      return "/payouts";
+      return `/payouts/${resource.id}`;
     case "participant":
     case "program":
     case "announcement":

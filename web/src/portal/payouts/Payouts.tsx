@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-aria-components";
 
 import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
@@ -74,7 +75,11 @@ function List() {
               stale={query.isPlaceholderData}
               rows={data}
               columns={[
-                { name: t.payouts.date, cell: (row) => f.date(row.paidAt ?? row.initiatedAt ?? row.createdAt ?? ""), lead: true },
+                {
+                  name: t.payouts.date,
+                  cell: (row) => <Link href={`/payouts/${row.id}`}>{f.date(row.paidAt ?? row.initiatedAt ?? row.createdAt ?? "")}</Link>,
+                  lead: true,
+                },
                 { name: t.payouts.program, cell: (row) => row.programName },
                 { name: t.payouts.commissions, cell: (row) => f.number(row.commissionCount), number: true },
                 { name: t.payouts.amount, cell: (row) => f.money(row.amountCents, row.currency), number: true },
