@@ -1,6 +1,6 @@
 import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext, useEffect, useMemo, useState, useSyncExternalStore } from "react";
-import { RouterProvider } from "react-aria-components";
+import { RouterProvider } from "react-aria/private/utils/openLink";
 import { useLocation, useRouter } from "wouter";
 
 import { createTributary, type Tributary } from "../../../clients/typescript/src/client.js";

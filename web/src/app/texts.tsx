@@ -1,5 +1,5 @@
 import { createContext, type ReactNode, useContext, useEffect, useMemo, useState } from "react";
-import { I18nProvider } from "react-aria-components";
+import { I18nProvider } from "react-aria-components/I18nProvider";
 
 import en from "../i18n/en";
 import { Format } from "../i18n/format";

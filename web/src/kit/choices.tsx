@@ -1,19 +1,12 @@
 import type { ReactNode } from "react";
-import {
-  Button,
-  FieldError,
-  Label,
-  ListBox,
-  ListBoxItem,
-  Popover,
-  Radio,
-  RadioGroup,
-  type RadioGroupProps,
-  Select as AriaSelect,
-  type SelectProps,
-  SelectValue,
-  Text,
-} from "react-aria-components";
+import { Button } from "react-aria-components/Button";
+import { FieldError } from "react-aria-components/FieldError";
+import { Label } from "react-aria-components/Label";
+import { ListBox, ListBoxItem } from "react-aria-components/ListBox";
+import { Popover } from "react-aria-components/Popover";
+import { Radio, RadioGroup, type RadioGroupProps } from "react-aria-components/RadioGroup";
+import { Select as AriaSelect, type SelectProps, SelectValue } from "react-aria-components/Select";
+import { Text } from "react-aria-components/Text";
 
 import { useFault } from "./controls";
 import css from "./kit.module.css";

@@ -1,20 +1,13 @@
 import { createContext, type ReactNode, useContext, useState } from "react";
-import {
-  Button as AriaButton,
-  type ButtonProps as AriaButtonProps,
-  CheckboxButton,
-  CheckboxField,
-  type CheckboxFieldProps,
-  FieldError,
-  Input,
-  Label,
-  Link,
-  type LinkProps,
-  Text,
-  TextArea,
-  TextField as AriaTextField,
-  type TextFieldProps,
-} from "react-aria-components";
+import { Button as AriaButton, type ButtonProps as AriaButtonProps } from "react-aria-components/Button";
+import { CheckboxButton, CheckboxField, type CheckboxFieldProps } from "react-aria-components/Checkbox";
+import { FieldError } from "react-aria-components/FieldError";
+import { Input } from "react-aria-components/Input";
+import { Label } from "react-aria-components/Label";
+import { Link, type LinkProps } from "react-aria-components/Link";
+import { Text } from "react-aria-components/Text";
+import { TextArea } from "react-aria-components/TextArea";
+import { TextField as AriaTextField, type TextFieldProps } from "react-aria-components/TextField";
 
 import { useTexts } from "../app/texts";
 import css from "./kit.module.css";

@@ -1,5 +1,5 @@
 import { type FormEvent, type ReactNode, useCallback, useState } from "react";
-import { Form as AriaForm } from "react-aria-components";
+import { Form as AriaForm } from "react-aria-components/Form";
 
 import { TributaryError } from "../app/app";
 import { Button, FaultsContext } from "./controls";

@@ -1,5 +1,5 @@
 import { type ReactNode, useEffect, useRef } from "react";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 import { useLocation } from "wouter";
 
 import { useParameter } from "../app/address";

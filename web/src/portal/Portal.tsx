@@ -19,7 +19,10 @@ const Unsubscribe = account("Unsubscribe");
 const VerifyEmail = account("VerifyEmail");
 const AcceptInvite = lazy(() => import("./join/AcceptInvite"));
 const ProgramPage = lazy(() => import("./join/ProgramPage"));
-const Shell = lazy(() => import("./Shell"));
+
+/** The menu is loaded while the session is renewed, or while the partner logs in. */
+const loadShell = () => import("./Shell");
+const Shell = lazy(loadShell);
 
 /** The pages that anybody can open, by their addresses below /portal. */
 const open: Record<string, ComponentType> = {
@@ -96,6 +99,7 @@ function Resumed({ session, children }: { session: BrowserSession; children: Rea
   const resume = useCallback(() => {
     setError(null);
     session.resume().catch(setError);
+    if (session.snapshot().status === "unknown") void loadShell();
   }, [session]);
   useEffect(resume, [resume]);
   if (state.status !== "unknown") return children;
@@ -106,6 +110,7 @@ function Resumed({ session, children }: { session: BrowserSession; children: Rea
 function LoggedOut({ page: Page }: { page: ComponentType }) {
   const { session } = useApp();
   const next = new URLSearchParams(location.search).get("next");
+  useEffect(() => void loadShell(), []);
   // Only addresses of this portal are followed.
   if (useSession(session).status === "in") return <Redirect to={next && /^\/(?![/\\])/.test(next) ? next : "/"} />;
   return <Page />;
@@ -122,16 +127,18 @@ function LoggedIn() {
     return <Redirect to={wanted === "/" ? "/login" : `/login?next=${encodeURIComponent(wanted)}`} />;
   }
   return (
-    <Shell name={state.user.name}>
-      <Suspense fallback={<Skeleton lines={6} />}>
-        <Switch>
-          {Object.entries(areas).map(([address, Area]) => (
-            <Route key={address} path={address} component={Area} />
-          ))}
-          <Route component={Missing} />
-        </Switch>
-      </Suspense>
-    </Shell>
+    <Suspense fallback={<Skeleton lines={6} />}>
+      <Shell name={state.user.name}>
+        <Suspense fallback={<Skeleton lines={6} />}>
+          <Switch>
+            {Object.entries(areas).map(([address, Area]) => (
+              <Route key={address} path={address} component={Area} />
+            ))}
+            <Route component={Missing} />
+          </Switch>
+        </Suspense>
+      </Shell>
+    </Suspense>
   );
 }
 

@@ -1,6 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode } from "react";
-import { Button, Link, Menu, MenuItem, MenuTrigger, Popover } from "react-aria-components";
+import { Button } from "react-aria-components/Button";
+import { Link } from "react-aria-components/Link";
+import { Menu, MenuItem, MenuTrigger } from "react-aria-components/Menu";
+import { Popover } from "react-aria-components/Popover";
 import { useLocation } from "wouter";
 
 import { unwrap, useApp } from "../app/app";

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 import { useLocation } from "wouter";
 
 import { useParameter } from "../../app/address";

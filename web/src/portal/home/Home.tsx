@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp, useSession } from "../../app/app";
 import { useTexts } from "../../app/texts";

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 import { useParams } from "wouter";
 
 import { unwrap, useApp, useSession } from "../../app/app";

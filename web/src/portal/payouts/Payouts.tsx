@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
