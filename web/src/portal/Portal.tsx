@@ -39,6 +39,7 @@ const areas: Record<string, ComponentType> = {
   "/links": lazy(() => import("./links/Links")),
   "/commissions": lazy(() => import("./commissions/Commissions")),
   "/commissions/lookup": lazy(() => import("./commissions/Lookup")),
+  "/commissions/:id": lazy(() => import("./commissions/CommissionDetail")),
   "/payouts/method": lazy(() => import("./payouts/MethodForm")),
   "/payouts/:id": lazy(() => import("./payouts/PayoutDetail")),
   "/payouts": lazy(() => import("./payouts/Payouts")),

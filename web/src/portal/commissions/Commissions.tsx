@@ -1,4 +1,5 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
@@ -102,7 +103,7 @@ export default function Commissions() {
                 columns={[
                   {
                     name: t.commissions.date,
-                    cell: (row) => row.createdAt && f.time(row.createdAt),
+                    cell: (row) => <Link href={`/commissions/${row.id}`}>{row.createdAt && f.time(row.createdAt)}</Link>,
                     lead: true,
                   },
                   { name: t.commissions.program, cell: (row) => row.programName },

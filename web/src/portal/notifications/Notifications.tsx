@@ -140,7 +140,7 @@ function Entry({ notification, onRead, onDismiss }: { notification: Notification
 function addressOf({ category, resource }: Notification): string | null {
   switch (resource?.type) {
     case "commission":
-      return "/commissions";
+      return `/commissions/${resource.id}`;
     case "payout":
       return `/payouts/${resource.id}`;
     case "participant":
