@@ -3,13 +3,16 @@ import { lazy, Suspense, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp, useSession } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { type Texts, useTexts } from "../../app/texts";
+import type { Format } from "../../i18n/format";
 import { Button, LinkButton } from "../../kit/controls";
 import { Badge, Empty, Loaded, Notice, Skeleton } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Stat, Stats, Table } from "../../kit/page";
 import { ResendVerification } from "../account/ResendVerification";
 import { type Program, rateOf, type Schemas, toneOf, useProfile, usePrograms } from "../data";
+
+type Balance = Schemas["PartnerBalance"];
 
 const Chart = lazy(() => import("./Chart"));
 
@@ -21,7 +24,7 @@ export default function Home() {
   return (
     <Page title={t.home.welcome(state.status === "in" ? state.user.name : "")}>
       <Reminders />
-      <Balances />
+      <Balances programs={programs.data ?? []} />
       <Loaded query={programs}>{(programs) => (programs.length > 0 ? <Joined programs={programs} /> : <NoProgram />)}</Loaded>
     </Page>
   );
@@ -48,9 +51,10 @@ function NoProgram() {
 /** What keeps the partner from being paid. */
 function Reminders() {
   const { session } = useApp();
-  const { t } = useTexts();
+  const { t, f } = useTexts();
   const state = useSession(session);
   const profile = useProfile();
+  const waiting = useBalances().data?.filter(({ payableCents }) => payableCents > 0) ?? [];
   return (
     <>
       {state.status === "in" && !state.user.emailVerified && (
@@ -67,6 +71,7 @@ function Reminders() {
             </LinkButton>
           }
         >
+          {waiting.length > 0 && <strong>{t.home.waiting(waiting.map(({ payableCents, currency }) => f.money(payableCents, currency)).join(", "))} </strong>}
           {t.home.methodMissing}
         </Notice>
       )}
@@ -74,13 +79,17 @@ function Reminders() {
   );
 }
 
-function Balances() {
+function useBalances() {
   const { api, mode } = useApp();
-  const { t, f } = useTexts();
-  const query = useQuery({
+  return useQuery({
     queryKey: [mode, "balances"],
     queryFn: async () => unwrap(await api.GET("/api/v1/partner/balances")).balances,
   });
+}
+
+function Balances({ programs }: { programs: Program[] }) {
+  const { t, f } = useTexts();
+  const query = useBalances();
   return (
     <Card title={t.home.balances}>
       <Loaded query={query}>
@@ -92,8 +101,10 @@ function Balances() {
           ) : (
             balances.map((balance) => (
               <Stats key={balance.currency}>
-                <Stat name={t.home.balance} value={f.money(balance.balanceCents, balance.currency)} />
-                <Stat name={t.home.pending} value={f.money(balance.pendingCents, balance.currency)} />
+                <Stat name={t.home.payable} value={f.money(balance.payableCents, balance.currency)} note={payableNote(balance, programs, t, f)} />
+                {balance.inPayoutCents !== 0 && <Stat name={t.home.inPayout} value={f.money(balance.inPayoutCents, balance.currency)} />}
+                <Stat name={t.home.hold} value={f.money(balance.holdCents, balance.currency)} />
+                <Stat name={t.home.review} value={f.money(balance.reviewCents, balance.currency)} />
                 <Stat name={t.home.paid} value={f.money(balance.paidCents, balance.currency)} />
               </Stats>
             ))
@@ -102,6 +113,13 @@ function Balances() {
       </Loaded>
     </Card>
   );
+}
+
+/** Says why an amount is not paid: it is a debt, or below the smallest payout of the programmes. */
+function payableNote({ payableCents, currency }: Balance, programs: Program[], t: Texts, f: Format): string | null {
+  if (payableCents < 0) return t.home.debt;
+  const minimum = Math.min(...programs.filter((program) => program.currency === currency).map((program) => program.minPayoutCents));
+  return Number.isFinite(minimum) && payableCents < minimum ? t.home.minimum(f.money(minimum, currency)) : null;
 }
 
 function Joined({ programs }: { programs: Program[] }) {
