@@ -1,0 +1,315 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// TestPortalMoney does what partners do about their money and their account, with the mouse,
+// with the keyboard and on a phone. The results are checked through the API.
+func TestPortalMoney(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	ctx := startBrowser(t)
+	for _, u := range users {
+		t.Run(u.name, func(t *testing.T) {
+			t.Run("see a commission and its reason", func(t *testing.T) { testSeeCommission(ctx, t, sys, u) })
+			t.Run("find a sale that was not credited", func(t *testing.T) { testFindSale(ctx, t, sys, u) })
+			t.Run("set a payout method with the second factor", func(t *testing.T) { testSetPayoutMethod(ctx, t, sys, u) })
+			t.Run("read the statement of a payout", func(t *testing.T) { testReadStatement(ctx, t, sys, u) })
+			t.Run("end other sessions", func(t *testing.T) { testEndSessions(ctx, t, sys, u) })
+			t.Run("change the password", func(t *testing.T) { testChangePassword(ctx, t, sys, u) })
+			t.Run("choose the language", func(t *testing.T) { testChooseLanguage(ctx, t, sys, u) })
+			t.Run("every page is accessible", func(t *testing.T) { testMoneyPagesAreAccessible(ctx, t, sys, u) })
+		})
+	}
+}
+
+func testSeeCommission(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", nil)
+	id := f.earnCommission(t)
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	p.open("/portal/test/commissions")
+	p.pressFirstRow()
+	p.wantPath("/portal/test/commissions/" + id)
+	for _, text := range []string{
+		"20% of $100.00 = $20.00", "In this time, the customer can return the purchase.", f.code,
+		f.partner.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).text("data.0.explanation"),
+	} {
+		p.wantText(text)
+	}
+	if element := evaluate[string](p, `document.activeElement.tagName`); element != "H1" {
+		t.Errorf("after the navigation, the element %s has the focus, want H1", element)
+	}
+
+	f.merchant.patch(t, f.commissionPath(id)+"/reject", object{"code": "duplicate"}).wantStatus(http.StatusOK)
+	p.open("/portal/test/commissions/" + id)
+	p.wantText("The sale was reported twice.")
+	f.partner.get(t, "/api/v1/partner/commissions?status=rejected").wantFields(object{"total": 1, "data.0.id": id})
+
+	f.earnCommission(t)
+	p.open("/portal/test/commissions?status=rejected")
+	p.find("button", "Export as CSV")
+	want := f.partner.get(t, "/api/v1/partner/commissions/export?status=rejected").wantStatus(http.StatusOK).body
+	if got := p.savedBy("Export as CSV"); got != want {
+		t.Errorf("the saved file is %q, want %q", got, want)
+	}
+}
+
+func testFindSale(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", nil)
+	lost := f.loseSale(t)
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	p.open("/portal/test/commissions")
+	p.press("link", "Where is my sale?")
+	p.fill("Order number", lost)
+	p.press("button", "Search")
+	p.wantText("The sale is not credited to you")
+	p.wantText("Too much time passed between the click on your link and the purchase.")
+	f.partner.get(t, "/api/v1/partner/conversions/lookup?externalTransactionId="+url.QueryEscape(lost)).wantFields(object{"data.0.reason": "click_expired"})
+	p.fill("Order number", "unknown & 1")
+	p.press("button", "Search")
+	p.wantText("No such sale is connected with you")
+	if search := evaluate[string](p, `new URLSearchParams(location.search).get("order")`); search != "unknown & 1" {
+		t.Errorf("the address has the order number %q", search)
+	}
+
+	sale := f.reportSale(t, f.click(t), nil)
+	p.open("/portal/test/commissions/lookup?" + f.today(p))
+	p.wantText("The sale is not credited to you")
+	p.wantText("The sale is credited to you")
+	p.press("link", "See the commission")
+	p.wantPath("/portal/test/commissions/" + sale.text("commission.id"))
+}
+
+func testSetPayoutMethod(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
+	f.earnCommission(t)
+	recovery := f.partner.enableFactor(t)
+	p := newTab(ctx, t, sys, u)
+	p.open("/portal/login?next=/payouts")
+	p.logIn(f.partner.email, password)
+	p.fill("Code", recovery[0])
+	p.press("button", "Continue")
+	p.press("link", "Set payout method")
+	p.fill("E-mail address of your PayPal account", "pia@example.com")
+	const code = "Confirm that it is you: Code"
+	p.fill(code, recovery[0])
+	p.press("button", "Save")
+	p.wantFault(code, "The code is wrong or was used before.")
+	p.fill(code, recovery[1])
+	p.press("button", "Save")
+	p.wantText("New payouts leave you out until")
+	p.wantPath("/portal/payouts")
+	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod.method": "paypal", "payoutMethod.accountHint": "p***@example.com"}).instant("payoutMethod.heldUntil")
+}
+
+func testReadStatement(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	commission := f.earnCommission(t)
+	payout := f.payOut(t)
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	p.open("/portal/test/payouts")
+	p.pressFirstRow()
+	p.wantPath("/portal/test/payouts/" + payout)
+	for _, text := range []string{"The merchant has paid the amount.", "tx-7", "p***@example.com", f.partner.email, "$20.00", "$5.00", "$25.00"} {
+		p.wantText(text)
+	}
+	f.partner.get(t, "/api/v1/partner/payouts/"+payout).wantFields(object{"status": "paid", "amountCents": 2500, "commissions.0.commissionId": commission})
+	if csv := p.savedBy("Export as CSV"); !containsAll(csv, commission, ",2000,USD\r\n", "adjustment,,500,USD\r\n") {
+		t.Errorf("the saved file is %q, want the commission and the bonus", csv)
+	}
+	evaluate[bool](p, `(window.print = () => { window.printed = true; }, true)`)
+	p.press("button", "Print or save as PDF")
+	eventually(t, waitTimeout, "the page is printed", func() error {
+		if !evaluate[bool](p, `window.printed === true`) {
+			return errors.New("print was not called")
+		}
+		return nil
+	})
+	p.setMedia("print")
+	if shown := evaluate[[]string](p, `[...document.querySelectorAll("nav, header, button")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`); len(shown) > 0 {
+		t.Errorf("the printed statement has %q", shown)
+	}
+	p.setMedia("")
+	p.pressFirstRow()
+	p.wantPath("/portal/test/commissions/" + commission)
+}
+
+func testEndSessions(ctx context.Context, t *testing.T, sys *system, u user) {
+	partner := sys.newPartner(t)
+	p := newPortalTab(ctx, t, sys, u, partner)
+	p.open("/portal/settings?show=security")
+	p.wantText("This device")
+	p.press("button", "Log out: Unknown device")
+	p.wantLoggedOut(partner)
+	partner = partner.login(t)
+	p.open("/portal/settings?show=security")
+	p.press("button", "Log out all other devices")
+	p.wantLoggedOut(partner)
+	partner = partner.login(t)
+	partner.get(t, "/api/v1/auth/partner/sessions").wantFields(object{"total": 2})
+	p.open("/portal/settings")
+	p.find("textbox", "Name")
+}
+
+func testChangePassword(ctx context.Context, t *testing.T, sys *system, u user) {
+	partner := sys.newPartner(t)
+	p := newPortalTab(ctx, t, sys, u, partner)
+	p.open("/portal/settings?show=security")
+	p.press("button", "Change password")
+	p.fill("Current password", "a wrong password")
+	p.fill("New password", otherPassword)
+	p.press("button", "Change password")
+	p.wantFault("Current password", "The password is wrong.")
+	p.fill("Current password", password)
+	p.fill("New password", "password123")
+	p.press("button", "Change password")
+	p.wantFault("New password", "Must not be one of the most common passwords")
+	p.fill("New password", otherPassword)
+	p.press("button", "Change password")
+	p.wantText("Your password is changed. All other devices are logged out.")
+	p.wantLoggedOut(partner)
+	sys.client().post(t, "/api/v1/auth/partner/login", object{"email": partner.email, "password": otherPassword}).wantStatus(http.StatusOK)
+}
+
+func testChooseLanguage(ctx context.Context, t *testing.T, sys *system, u user) {
+	partner := sys.newPartner(t)
+	p := newPortalTab(ctx, t, sys, u, partner)
+	p.open("/portal/settings")
+	p.press("radio", "Deutsch")
+	p.wantText("Einstellungen")
+	eventually(t, waitTimeout, "the language is saved", func() error {
+		if got := partner.get(t, "/api/v1/partner/profile").text("locale"); got != "de" {
+			return errors.New("the language of the account is " + got)
+		}
+		return nil
+	})
+	another := newPortalTab(ctx, t, sys, u, partner)
+	another.wantText("Hallo, ")
+}
+
+func testMoneyPagesAreAccessible(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	commission := f.earnCommission(t)
+	lost := f.loseSale(t)
+	payout := f.payOut(t)
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	for _, path := range []string{
+		"", "/commissions", "/commissions/" + commission, "/commissions/lookup", "/commissions/lookup?order=" + lost, "/commissions/lookup?order=unknown",
+		"/commissions/lookup?" + f.today(p), "/payouts", "/payouts/" + payout, "/payouts/method", "/payouts/unknown", "/settings", "/settings?show=security",
+	} {
+		p.wantPageAccessible(path)
+	}
+	empty := newPortalTab(ctx, t, sys, u, sys.newPartner(t))
+	for _, path := range []string{"", "/commissions", "/commissions?status=paid", "/commissions/lookup?show=day", "/payouts"} {
+		empty.wantPageAccessible(path)
+	}
+}
+
+// newPortalTab opens a tab in which the partner is logged in to the portal. It shows the start page
+// in test mode.
+func newPortalTab(ctx context.Context, t *testing.T, sys *system, u user, partner caller) *tab {
+	t.Helper()
+	p := newTab(ctx, t, sys, u)
+	p.open("/portal/test/login")
+	p.logIn(partner.email, password)
+	p.find("navigation", "")
+	return p
+}
+
+// loseSale reports a sale after a click whose attribution window has ended. It returns the number of
+// the order.
+func (f fixture) loseSale(t *testing.T) string {
+	t.Helper()
+	click := f.click(t)
+	f.sys.exec(t, `update clicks set expires_at = received_at where id = $1`, click)
+	return f.reportSale(t, click, nil).text("external_transaction_id")
+}
+
+// payOut pays all that the partner is owed, and a bonus of 5.00 USD. It returns the id of the payout.
+func (f fixture) payOut(t *testing.T) string {
+	t.Helper()
+	id := f.merchant.get(t, "/api/v1/payouts?batchId="+f.sendPayouts(t)).wantStatus(http.StatusOK).text("data.0.id")
+	f.merchant.patch(t, "/api/v1/payouts/"+id+"/mark-paid", object{"reference": "tx-7"}).wantStatus(http.StatusOK)
+	return id
+}
+
+// today returns the query of the page that looks up the sales of the programme today.
+func (f fixture) today(p *tab) string {
+	return "show=day&program=" + f.program + "&date=" + evaluate[string](p, `new Intl.DateTimeFormat("en-CA", {dateStyle: "short"}).format(new Date())`)
+}
+
+// pressFirstRow follows the link in the first row of the table.
+func (p *tab) pressFirstRow() {
+	p.Helper()
+	p.find("table", "")
+	p.press("link", evaluate[string](p, `document.querySelector("td a").innerText`))
+}
+
+// savedBy presses a button that saves a file, and returns the text of the file.
+func (p *tab) savedBy(button string) (text string) {
+	p.Helper()
+	evaluate[bool](p, `(() => {
+		const create = URL.createObjectURL;
+		window.saved = null;
+		URL.createObjectURL = (data) => { window.saved = data; return create.call(URL, data); };
+		return true;
+	})()`)
+	p.press("button", button)
+	eventually(p.T, waitTimeout, "the page saves a file", func() error {
+		if !evaluate[bool](p, `window.saved !== null`) {
+			return errors.New("it has not saved one")
+		}
+		text = evaluate[string](p, `window.saved.text()`)
+		return nil
+	})
+	return text
+}
+
+// wantLoggedOut waits until the session of the partner has ended.
+func (p *tab) wantLoggedOut(partner caller) {
+	p.Helper()
+	eventually(p.T, waitTimeout, "the session has ended", func() error {
+		if got := partner.get(p.T, "/api/v1/partner/profile"); got.status != http.StatusUnauthorized {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+}
+
+// wantPageAccessible opens a page of the portal in test mode and checks it with axe when its data is
+// loaded.
+func (p *tab) wantPageAccessible(path string) {
+	p.Helper()
+	p.open("/portal/test" + path)
+	p.find("main", "")
+	eventually(p.T, waitTimeout, path+" is loaded", func() error {
+		if !evaluate[bool](p, `document.querySelector("main h1") !== null && document.querySelector('[aria-label="Loading"]') === null`) {
+			return errors.New("it is loading")
+		}
+		return nil
+	})
+	if title := evaluate[string](p, `document.title`); !strings.HasSuffix(title, " · Partner portal") {
+		p.Errorf("%s has the title %q", path, title)
+	}
+	p.wantAccessible()
+}
+
+// setMedia makes the browser show the page as on a medium, for example print. An empty text means the
+// screen.
+func (p *tab) setMedia(medium string) {
+	p.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium})
+		return err
+	}))
+}
