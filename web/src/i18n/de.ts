@@ -245,7 +245,7 @@ const de: Texts = {
     },
     base: (base, sale) => `Nach den Regeln des Programms zählen ${base} von den ${sale}.`,
     reversed: (reversed, original, amount) => `Durch Erstattungen fielen ${reversed} von den ${original} weg. Es bleiben ${amount}.`,
-    explanation: "Vom Dienst, auf Englisch:",
+    explanation: "Im Einzelnen, auf Englisch:",
     saleAmount: "Betrag des Verkaufs",
     payment: "Wievielte Zahlung des Kunden",
     link: "Ihr Link",

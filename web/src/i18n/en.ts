@@ -250,7 +250,7 @@ const en = {
     },
     base: (base: string, sale: string) => `By the rules of the programme, ${base} of the ${sale} count.`,
     reversed: (reversed: string, original: string, amount: string) => `Refunds took ${reversed} of the ${original} away. ${amount} are left.`,
-    explanation: "From the service:",
+    explanation: "In detail:",
     saleAmount: "Amount of the sale",
     payment: "Number of this payment of the customer",
     link: "Your link",

@@ -66,7 +66,7 @@ export default function Shell({ name, children }: { name: string; children: Reac
           </MenuTrigger>
         </span>
       </header>
-      {mode === "test" && <div className={css.test}>{t.nav.test}</div>}
+      {mode === "test" && <aside className={css.test}>{t.nav.test}</aside>}
       <nav className={css.nav} aria-label={t.nav.label}>
         {areas.map(([address, text, icon]) => (
           <Link key={address} href={address} className={css.area} aria-current={isCurrent(address) ? "page" : undefined}>
