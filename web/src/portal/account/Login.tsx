@@ -1,5 +1,5 @@
 import { useCallback, useState } from "react";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { TributaryError, useApp } from "../../app/app";

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "react";
-import { Link } from "react-aria-components";
+import { Link } from "react-aria-components/Link";
 
 import { useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
