@@ -28,7 +28,7 @@ func TestPortalMoney(t *testing.T) {
 			t.Run("end other sessions", func(t *testing.T) { testEndSessions(ctx, t, sys, u) })
 			t.Run("change the password", func(t *testing.T) { testChangePassword(ctx, t, sys, u) })
 			t.Run("choose the language", func(t *testing.T) { testChooseLanguage(ctx, t, sys, u) })
-			if !u.keyboard { // the pages are those of the mouse
+			if !u.keyboard { // the mouse has the same pages
 				t.Run("every page is accessible", func(t *testing.T) { testMoneyPagesAreAccessible(ctx, t, sys, u) })
 			}
 		})
@@ -72,6 +72,8 @@ func testFindSale(ctx context.Context, t *testing.T, sys *system, u user) {
 	p := newPortalTab(ctx, t, sys, u, f.partner)
 	p.open("/portal/test/commissions")
 	p.press("link", "Where is my sale?")
+	p.press("button", "Search")
+	p.wantFault("Order number", "Fill in this field.")
 	p.fill("Order number", lost)
 	p.press("button", "Search")
 	p.wantText("The sale is not credited to you")
@@ -101,6 +103,9 @@ func testSetPayoutMethod(ctx context.Context, t *testing.T, sys *system, u user)
 	p.logIn(f.partner.email, password)
 	p.fill("Code", recovery[0])
 	p.press("button", "Continue")
+	p.find("link", "Set payout method")
+	p.open("/portal")
+	p.wantText("Ready to be paid: $20.00.")
 	p.press("link", "Set payout method")
 	p.fill("E-mail address of your PayPal account", "pia@example.com")
 	const code = "Confirm that it is you: Code"

@@ -280,6 +280,7 @@ const de: Texts = {
     byOrder: "Nach Bestellnummer",
     byDay: "Nach Tag",
     search: "Suchen",
+    required: "Füllen Sie dieses Feld aus.",
     order: "Bestellnummer",
     orderHint: "Die Nummer des Händlers, genau wie in der Bestätigung der Bestellung.",
     day: "Tag",

@@ -285,6 +285,7 @@ const en = {
     byOrder: "By order number",
     byDay: "By day",
     search: "Search",
+    required: "Fill in this field.",
     order: "Order number",
     orderHint: "The merchant’s number, exactly as in the confirmation of the order.",
     day: "Day",

@@ -64,12 +64,12 @@ function Next({ commission }: { commission: Commission }) {
 /** How the amount comes about. */
 function Reason({ commission }: { commission: Commission }) {
   const { t, f } = useTexts();
-  const { amountCents, originalAmountCents, reversedAmountCents, baseAmountCents, saleAmountCents, currency, saleCurrency } = commission;
+  const { rateBps, amountCents, originalAmountCents, reversedAmountCents, baseAmountCents, saleAmountCents, currency, saleCurrency } = commission;
   return (
     <Card title={t.commissions.why}>
       <p>
         <Calculation commission={commission} />
-        {baseAmountCents !== saleAmountCents && ` ${t.commissions.base(f.money(baseAmountCents, saleCurrency), f.money(saleAmountCents, saleCurrency))}`}
+        {rateBps !== null && baseAmountCents !== saleAmountCents && ` ${t.commissions.base(f.money(baseAmountCents, saleCurrency), f.money(saleAmountCents, saleCurrency))}`}
       </p>
       {reversedAmountCents > 0 && (
         <p>

@@ -9,7 +9,7 @@ import { useTexts } from "../../app/texts";
 import { Select } from "../../kit/choices";
 import { TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded, type Tone } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { FieldFault, Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Tabs } from "../../kit/page";
 import { type Program, type Schemas, toneOf, usePrograms } from "../data";
@@ -89,17 +89,22 @@ function ByDay({ programs }: { programs: Program[] }) {
 }
 
 /** Returns the state of a form that puts what is searched into the address. */
-function useSearchForm(parameters: (values: Record<string, string>) => Record<string, string>) {
+function useSearchForm(parametersOf: (values: Record<string, string>) => Record<string, string>) {
   const { mode } = useApp();
+  const { t } = useTexts();
   const [path, navigate] = useLocation();
   const queries = useQueryClient();
   return useSubmit(
     useCallback(
       async (values) => {
-        navigate(`${path}?${new URLSearchParams(parameters(values))}`);
+        const parameters = parametersOf(values);
+        for (const [field, value] of Object.entries(parameters)) {
+          if (!value) throw new FieldFault(field, t.commissions.required);
+        }
+        navigate(`${path}?${new URLSearchParams(parameters)}`);
         await queries.invalidateQueries({ queryKey: [mode, "lookup"] });
       },
-      [mode, navigate, parameters, path, queries],
+      [mode, navigate, parametersOf, path, queries, t],
     ),
   );
 }

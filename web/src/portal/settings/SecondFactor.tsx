@@ -1,3 +1,4 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp, useSession } from "../../app/app";
@@ -10,14 +11,19 @@ import { Card } from "../../kit/page";
 import { CopyButton, download, qrAddress } from "../../kit/sharing";
 import type { Schemas } from "../data";
 import { confirmed } from "./secrets";
+import { sessionsKey } from "./Sessions";
 
 /** The second factor of the account: codes of an authenticator app. */
 export function SecondFactor() {
   const { session } = useApp();
   const { t } = useTexts();
+  const queries = useQueryClient();
   const login = useSession(session);
   const [dialog, setDialog] = useState<"enable" | "disable" | null>(null);
-  const close = useCallback(() => setDialog(null), []);
+  const close = useCallback(() => {
+    setDialog(null);
+    void queries.invalidateQueries({ queryKey: sessionsKey }); // a change ends other sessions
+  }, [queries]);
   const isOn = login.status === "in" && login.user.secondFactor;
   return (
     <Card
