@@ -4,8 +4,7 @@
 //   - A mail has an HTML part and a text part with the same content. Text of the document
 //     stays text: it never becomes markup, a link or a header. CR, LF and NUL never reach
 //     a header.
-//   - The HTML part loads nothing but the logo of the document: no external styles, no tracking
-//     pixels.
+//   - The HTML part loads only the logo of the document: no external styles, no tracking pixels.
 //   - Every attempt with the same message has the same Message-ID.
 //   - Send returns nil only after the server accepted the mail. Every other result is a
 //     *SendError that says how to treat the failure.

@@ -10642,8 +10642,8 @@ export interface components {
             inPayoutCents: number;
             /**
              * Format: int64
-             * @description What further payouts can pay, in minor units: the balance without the payouts that are
-             *     confirmed. A payout that is `processing` has left the balance already. Negative if the
+             * @description The balance without the payouts that are confirmed, in minor units. Further payouts can
+             *     pay it. A payout that is `processing` has left the balance already. Negative if the
              *     partner owes money.
              */
             payableCents: number;

@@ -1498,8 +1498,8 @@ type PartnerBalance struct {
 	ReviewCents int64 `protobuf:"varint,6,opt,name=review_cents,json=reviewCents,proto3" json:"review_cents,omitempty"`
 	// The sum of the payouts that are confirmed and not paid yet, in minor units.
 	InPayoutCents int64 `protobuf:"varint,7,opt,name=in_payout_cents,json=inPayoutCents,proto3" json:"in_payout_cents,omitempty"`
-	// What further payouts can pay, in minor units: the balance without the payouts that are
-	// confirmed. A payout that is `processing` has left the balance already. Negative if the
+	// The balance without the payouts that are confirmed, in minor units. Further payouts can
+	// pay it. A payout that is `processing` has left the balance already. Negative if the
 	// partner owes money.
 	PayableCents  int64 `protobuf:"varint,8,opt,name=payable_cents,json=payableCents,proto3" json:"payable_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
