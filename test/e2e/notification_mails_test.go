@@ -108,6 +108,42 @@ func (a caller) awaitLogEntry(t *testing.T, kind, status string) response {
 	return log
 }
 
+// TestMails_HaveTheBrandingOfTheWorkspace shows the mails to partners: they carry the name, the
+// logo and the support address of the merchant, and lead to the portal. Mails to merchants do not.
+func TestMails_HaveTheBrandingOfTheWorkspace(t *testing.T) {
+	t.Parallel()
+	sys, server := startWithMail(t, setup{})
+	f := sys.newVerifiedFixture(t)
+	f.merchant.do(t, http.MethodPut, "/api/v1/workspace/branding", object{
+		"slug": uniqueName("beans"), "portalName": "Bean <Partners>", "supportEmail": "help@shop.example",
+	}).wantStatus(http.StatusOK)
+	logo := f.merchant.withHeader("Content-Type", "image/png").do(t, http.MethodPut, "/api/v1/workspace/branding/logo", strings.NewReader(pngFile(t, 40, 20))).
+		wantStatus(http.StatusOK).text("logoUrl")
+	partner := sys.newPartner(t).inMode("live")
+	sys.verify(t, partner)
+	applied := partner.post(t, f.applyPath(), object{}).wantStatus(http.StatusCreated)
+	f.merchant.patch(t, f.programPath()+"/partners/"+applied.text("id")+"/approve", object{}).wantStatus(http.StatusOK)
+	f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": "ada@example.com"}).wantStatus(http.StatusCreated)
+
+	program := f.merchant.get(t, f.programPath()).text("name")
+	for address, subject := range map[string]string{partner.email: "You are in", "ada@example.com": "Invitation to the affiliate programme " + program} {
+		sent := awaitMail(t, server, 1, address, subject)
+		if got, want := sent.Header.Get("Reply-To"), `"Bean <Partners>" <help@shop.example>`; got != want {
+			t.Errorf("%s: Reply-To is %q, want %q", subject, got, want)
+		}
+		if !strings.Contains(sent.HTML, `<img src="`+logo+`"`) || !strings.Contains(sent.HTML, "Bean &lt;Partners&gt;") || !strings.Contains(sent.Text, "Bean <Partners>") {
+			t.Errorf("%s: the mail has not the name and the logo %s:\n%s", subject, logo, sent.HTML)
+		}
+		if link := "https://api.example/portal/programs/" + f.program; subject == "You are in" && !strings.Contains(sent.Text, link) {
+			t.Errorf("%s: the mail does not lead to %s:\n%s", subject, link, sent.Text)
+		}
+	}
+	toMerchant := mailsTo(server, f.merchant.email, "New application")
+	if len(toMerchant) == 0 || strings.Contains(toMerchant[0].HTML, "<img") || toMerchant[0].Header.Get("Reply-To") != "" {
+		t.Errorf("the merchant got the mails %v, want one without the logo", toMerchant)
+	}
+}
+
 // TestNotificationMails_Live shows the mails of live mode: the first notification of a
 // category is mailed at once, and the following ones together after an hour.
 func TestNotificationMails_Live(t *testing.T) {
