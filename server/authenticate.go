@@ -137,7 +137,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 // identifyParticipant identifies the caller by a participant token. The participant is read
 // for each call, so that a suspension or an erasure acts at once.
 func (a *authenticator) identifyParticipant(ctx context.Context, id identity, token participantClaim) (identity, error) {
-	ref, ok, err := accounts.ActiveParticipant(ctx, a.db, token.workspace, token.id)
+	ref, verified, ok, err := accounts.ActiveParticipant(ctx, a.db, token.workspace, token.id)
 	if err != nil {
 		return id, fmt.Errorf("look up participant: %w", err)
 	}
@@ -146,7 +146,7 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 	}
 	return identity{principal: Principal{
 		Kind: ParticipantToken, Participation: &ref, User: ref.Partner, Mode: ref.Scope.Mode, Creator: token.creator, ExpiresAt: id.principal.ExpiresAt,
-	}}, nil
+	}, emailVerified: verified}, nil
 }
 
 // identifyTicket identifies the caller by a ticket for a stream. The ticket determines

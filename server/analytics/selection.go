@@ -127,12 +127,15 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 }
 
 // selectPartner returns the selection of a partner: the partner's participations that match the
-// filter. Errors: NOT_FOUND if no participation or no link of the partner matches the filter.
+// filter, or that of a participant token. Errors: NOT_FOUND if no participation or no link of the partner matches the filter.
 func (s *Service) selectPartner(ctx context.Context, req request) (selection, error) {
 	caller, f := server.PrincipalFrom(ctx), filterOf(req)
 	participations, err := rollups.Participations(ctx, s.db, caller.User, caller.Mode)
 	if err != nil {
 		return selection{}, err
+	}
+	if own := caller.Participation; own != nil {
+		participations = slices.DeleteFunc(participations, func(p analytics.Participation) bool { return p.Participant != own.Participant })
 	}
 	found := selection{mode: caller.Mode, view: analytics.View{IncludeBots: req.GetIncludeBots(), HideCosts: true}}
 	wanted := analytics.Owner{Program: f.program, Participant: f.participant}

@@ -277,6 +277,21 @@ func testParticipantToken(t *testing.T, sys *system) {
 		t.Errorf("the balances with the token are %s, those of the partner %s; want the balance %d of the participation", one.body, all.body, want)
 	}
 
+	for _, report := range []string{"summary", "timeseries", "breakdown?groupBy=program", "funnel", "cohorts"} {
+		got := page.get(t, "/api/v1/partner/analytics/"+report).wantStatus(http.StatusOK)
+		if strings.Contains(got.body, other.program) {
+			t.Errorf("%s: the report with the token contains the other programme: %s", report, got.body)
+		}
+	}
+	page.get(t, "/api/v1/partner/analytics/summary?programId="+other.program).wantOutcome(notFound)
+
+	// The partner confirms the payout method on the page. A stolen token is not enough.
+	method := object{"method": "paypal", "account": "paid@example.com", "password": "wrong password"}
+	page.patch(t, "/api/v1/partner/payout-method", method).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	method["password"] = password
+	page.patch(t, "/api/v1/partner/payout-method", method).wantStatus(http.StatusOK).wantFields(object{"method": "paypal", "accountHint": "p***@example.com"})
+	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod.accountHint": "p***@example.com"})
+
 	// A page can create links of this participation and change nothing else.
 	link := object{"programId": f.program, "destinationUrl": "https://shop.example/beans"}
 	id := page.post(t, "/api/v1/partner/links", link).wantStatus(http.StatusCreated).wantFields(object{"participantId": f.participant}).text("id")

@@ -65,7 +65,9 @@ type PartnerServiceClient interface {
 	UpdatePartnerProfile(ctx context.Context, in *UpdatePartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error)
 	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
 	// responses contain only a masked form of it. The password confirms the change, or a code
-	// if the account has a second factor.
+	// if the account has a second factor. With a participant token, the partner has to confirm
+	// it in the same way. The method is that of the partner's account, so it is used in all
+	// programmes.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
@@ -245,7 +247,9 @@ type PartnerServiceServer interface {
 	UpdatePartnerProfile(context.Context, *UpdatePartnerProfileRequest) (*PartnerProfile, error)
 	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
 	// responses contain only a masked form of it. The password confirms the change, or a code
-	// if the account has a second factor.
+	// if the account has a second factor. With a participant token, the partner has to confirm
+	// it in the same way. The method is that of the partner's account, so it is used in all
+	// programmes.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.

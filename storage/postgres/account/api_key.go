@@ -219,19 +219,21 @@ func ActiveServiceToken(
 	return token, true, nil
 }
 
-// ActiveParticipant returns an approved participant. ok is false if the participant does not
-// exist, was erased, is not approved or lacks the partner's consent. There is no condition on
-// the mode, because the caller's token names the participant. The mode is in the result.
+// ActiveParticipant returns an approved participant, and whether the address of the partner is
+// verified. ok is false if the participant does not exist, was erased, is not approved or lacks
+// the partner's consent. There is no condition on the mode, because the caller's token names the
+// participant. The mode is in the result.
 func ActiveParticipant(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id affiliate.ParticipantID,
-) (ref participant.Ref, ok bool, err error) {
+) (ref participant.Ref, verified, ok bool, err error) {
 	const query = `
-		select mode, program_id, partner_id from participants
-		where workspace_id = $1 and id = $2 and status = 'approved' and partner_consent is null and erased_at is null`
+		select t.mode, t.program_id, t.partner_id, u.email_verified_at is not null
+		from participants t join users u on u.id = t.partner_id
+		where t.workspace_id = $1 and t.id = $2 and t.status = 'approved' and t.partner_consent is null and t.erased_at is null`
 	ref.Scope.Workspace, ref.Participant = workspace, id
-	err = db.QueryRow(ctx, query, workspace, id).Scan(&ref.Scope.Mode, &ref.Program, &ref.Partner)
+	err = db.QueryRow(ctx, query, workspace, id).Scan(&ref.Scope.Mode, &ref.Program, &ref.Partner, &verified)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ref, false, nil
+		return ref, false, false, nil
 	}
-	return ref, err == nil, err
+	return ref, verified, err == nil, err
 }
