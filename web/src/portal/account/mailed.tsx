@@ -15,7 +15,7 @@ import { Frame } from "./Frame";
 // token is used when the user presses the button.
 
 /** The kind of account for which a mail was sent. Old links to members have no kind. */
-function kindOf(): "merchant" | "partner" {
+export function kindOf(): "merchant" | "partner" {
   return fragment().get("kind") === "partner" ? "partner" : "merchant";
 }
 

@@ -13,7 +13,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { Frame } from "../account/Frame";
 import css from "../account/frame.module.css";
-import { forgetToken, Incomplete } from "../account/mailed";
+import { forgetToken, Incomplete, kindOf } from "../account/mailed";
 import { type Branding, paged, type PortalProgram, type Schemas, useProgram } from "../data";
 import { OwnLink } from "../links/OwnLink";
 import { Conditions } from "../programs/Conditions";
@@ -57,7 +57,7 @@ function Opened({ token }: { token: string }) {
         ) : (
           <Failure error={error} retry={() => void query.refetch()} />
         )}
-        <LinkButton href="/">{t.account.toHome}</LinkButton>
+        {kindOf() === "partner" && <LinkButton href="/">{t.account.toHome}</LinkButton>}
       </Frame>
     );
   }
