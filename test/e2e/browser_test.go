@@ -116,6 +116,13 @@ func (p *tab) open(path string) {
 	// in its fragment.
 	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.system.api+path))
 	p.find("heading", "")
+	eventually(p.T, waitTimeout, "the page is loaded", func() error {
+		// The element is hidden at first, so it has no role.
+		if loading := evaluate[int](p, `document.querySelectorAll("[role=status][aria-label=Loading]").length`); loading > 0 {
+			return fmt.Errorf("%d parts are being loaded", loading)
+		}
+		return nil
+	})
 	p.wantFits()
 }
 

@@ -65,9 +65,7 @@ export function Portal({ session }: { session: BrowserSession }) {
   return (
     <Router base={mode === "test" ? "/portal/test" : "/portal"}>
       <AppProvider session={session} mode={mode}>
-        <Resumed session={session}>
-          <Suspense fallback={<Skeleton />}>{Mailed ? <Mailed /> : <Pages />}</Suspense>
-        </Resumed>
+        <Resumed session={session}>{Mailed ? <Mailed /> : <Pages />}</Resumed>
       </AppProvider>
     </Router>
   );
@@ -92,7 +90,7 @@ function Pages() {
   );
 }
 
-/** Shows the pages when it is known whether this browser is logged in. */
+/** Shows the pages when they are loaded and it is known whether this browser is logged in. */
 function Resumed({ session, children }: { session: BrowserSession; children: ReactNode }) {
   const { t } = useTexts();
   const state = useSession(session);
@@ -103,8 +101,8 @@ function Resumed({ session, children }: { session: BrowserSession; children: Rea
     if (session.snapshot().status === "unknown") void loadShell();
   }, [session]);
   useEffect(resume, [resume]);
-  if (state.status !== "unknown") return children;
-  return <Frame title={t.product}>{error === null ? <Skeleton /> : <Failure error={error} retry={resume} />}</Frame>;
+  const waiting = <Frame title={t.product}>{error === null ? <Skeleton /> : <Failure error={error} retry={resume} />}</Frame>;
+  return state.status === "unknown" ? waiting : <Suspense fallback={waiting}>{children}</Suspense>;
 }
 
 /** A page for people who are not logged in. After the login, the page opens that they wanted. */

@@ -5,6 +5,7 @@ import { type Language, languages, useTexts } from "../../app/texts";
 import { Button, ExternalLink } from "../../kit/controls";
 import { Skeleton } from "../../kit/feedback";
 import { Page } from "../../kit/page";
+import { Frame } from "../account/Frame";
 import css from "../account/frame.module.css";
 import type { Branding } from "../data";
 import shell from "../shell.module.css";
@@ -46,14 +47,13 @@ export function Branded({
   );
 }
 
-/** The page while it is being loaded. */
+/** The page while it is being loaded, as it is until its scripts are loaded. */
 export function Waiting() {
+  const { t } = useTexts();
   return (
-    <div className={css.branded}>
-      <main>
-        <Skeleton lines={6} />
-      </main>
-    </div>
+    <Frame title={t.product}>
+      <Skeleton />
+    </Frame>
   );
 }
 
