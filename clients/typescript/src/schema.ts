@@ -3208,7 +3208,9 @@ export interface paths {
          * Set the payout method
          * @description Sets how the partner is paid. The account is stored encrypted, and
          *     responses contain only a masked form of it. The password confirms the change, or a code
-         *     if the account has a second factor.
+         *     if the account has a second factor. With a participant token, the partner has to confirm
+         *     it in the same way. The method is that of the partner's account, so it is used in all
+         *     programmes.
          *
          *     Errors:
          *       - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
