@@ -122,6 +122,12 @@ var exceptions = map[string]Facts{
 	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: {AnyOrigin: true},
 	affiliatev1.PayoutService_GetPartnerPayout_FullMethodName:   {AnyOrigin: true},
 
+	affiliatev1.AnalyticsService_GetPartnerAnalyticsSummary_FullMethodName:    {AnyOrigin: true},
+	affiliatev1.AnalyticsService_GetPartnerAnalyticsTimeseries_FullMethodName: {AnyOrigin: true},
+	affiliatev1.AnalyticsService_GetPartnerAnalyticsBreakdown_FullMethodName:  {AnyOrigin: true},
+	affiliatev1.AnalyticsService_GetPartnerAnalyticsFunnel_FullMethodName:     {AnyOrigin: true},
+	affiliatev1.AnalyticsService_GetPartnerAnalyticsCohorts_FullMethodName:    {AnyOrigin: true},
+
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:     {Status: http.StatusCreated},
 	affiliatev1.WebhookService_RetryDelivery_FullMethodName:     {Status: http.StatusAccepted},
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: {Status: http.StatusAccepted},
@@ -157,6 +163,8 @@ var exceptions = map[string]Facts{
 	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:        {AnyOrigin: true},
 	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:   {AnyOrigin: true},
 	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:       {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerCommission_FullMethodName:     {AnyOrigin: true},
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:          {AnyOrigin: true},
 	affiliatev1.PartnerService_ExportPartnerCommissions_FullMethodName: {AnyOrigin: true},
 }
 
