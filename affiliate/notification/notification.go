@@ -223,6 +223,21 @@ func (n Notification) Text(names Names) (title, body string) {
 	return n.fill(rule.Title, names), n.fill(rule.Body, names)
 }
 
+// TextFacts returns the values of the placeholders in the title and the body, for clients that say
+// it in another language. A placeholder without a value and a name that is not known are absent.
+func (n Notification) TextFacts(names Names) map[string]string {
+	rule := n.Rule()
+	known := map[string]string{"program": names.ProgramName, "partner": names.PartnerName, "credited": names.PartnerName, "user": names.UserName}
+	facts := map[string]string{}
+	for _, part := range strings.Split(rule.Title+rule.Body, "{")[1:] {
+		placeholder, _, _ := strings.Cut(part, "}")
+		if value := cmp.Or(known[placeholder], n.Facts[placeholder]); value != "" {
+			facts[placeholder] = value
+		}
+	}
+	return facts
+}
+
 // fill replaces the placeholders of a template. A part in square brackets is left out if
 // one of its placeholders has no value. Parts are not nested.
 func (n Notification) fill(template string, names Names) string {

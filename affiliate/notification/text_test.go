@@ -2,6 +2,7 @@ package notification_test
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 	"testing"
 
@@ -46,6 +47,21 @@ func TestNotificationText_OmitsCreditWithoutParticipant(t *testing.T) {
 	n := notification.Notification{Audience: affiliate.Merchant, Type: "conversion.created", Facts: map[string]string{"event": "lead"}}
 	if _, body := n.Text(notification.Names{}); body != "A lead was recorded." {
 		t.Errorf("body %q, want %q", body, "A lead was recorded.")
+	}
+}
+
+func TestNotificationTextFacts(t *testing.T) {
+	n := notification.Notification{Audience: affiliate.Partner, Type: "payout.failed", Facts: map[string]string{"amount": "12.50 EUR", "secret": "x"}}
+	for name, tc := range map[string]struct {
+		names notification.Names
+		want  map[string]string
+	}{
+		"all names":       {notification.Names{ProgramName: "Garden", UserName: "Mia"}, map[string]string{"amount": "12.50 EUR", "program": "Garden"}},
+		"an unknown name": {notification.Names{}, map[string]string{"amount": "12.50 EUR"}},
+	} {
+		if got := n.TextFacts(tc.names); !maps.Equal(got, tc.want) {
+			t.Errorf("%s: the facts are %v, want those of the text that have a value: %v", name, got, tc.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package notification_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -65,6 +66,9 @@ func TestList_ReturnsTextsWithCurrentNames(t *testing.T) {
 		Resource:  &affiliatev1.NotificationResource{Type: "commission", Id: commission.ID.String(), ProgramId: ptr(f.Program.String())},
 		ActionUrl: ptr("https://app.example/commissions/" + commission.ID.String()), Mode: affiliatev1.Mode_MODE_TEST, CreatedAt: server.Timestamp(f.Now()),
 	})
+	if want := map[string]string{"partner": "Jane", "amount": "2.00 EUR", "program": "Garden"}; !maps.Equal(got.Data[0].Facts, want) {
+		t.Errorf("the facts are %v, want %v", got.Data[0].Facts, want)
+	}
 	partner := f.reader(servertest.AsPartner(t, jane.Partner, affiliate.ModeTest))
 	if got := partner.list(&affiliatev1.ListNotificationsRequest{}); len(got.Data) != 1 || got.Data[0].Body != "You earned 2.00 EUR in Garden." {
 		t.Errorf("the partner's feed is %v, want one notification about the commission", got)

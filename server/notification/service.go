@@ -137,6 +137,7 @@ func (s *Service) entryToProto(entry notification.Entry) *affiliatev1.Notificati
 		ReadAt:      server.OptionalTimestamp(entry.ReadAt),
 		DismissedAt: server.OptionalTimestamp(entry.DismissedAt),
 		CreatedAt:   server.Timestamp(entry.CreatedAt()),
+		Facts:       entry.TextFacts(entry.Names),
 	}
 	if entry.Resource != nil && rule.Resource != notification.NoResource {
 		out.Resource = &affiliatev1.NotificationResource{

@@ -283,19 +283,20 @@ const streamVersion = "v1"
 
 // item is a notification in an event. It has the same fields as a notification in a list response.
 type item struct {
-	ID          string        `json:"id"`
-	Category    string        `json:"category"`
-	Type        string        `json:"type"`
-	Title       string        `json:"title"`
-	Body        string        `json:"body"`
-	Severity    string        `json:"severity"`
-	Resource    *itemResource `json:"resource"`
-	ActionURL   *string       `json:"actionUrl"`
-	Read        bool          `json:"read"`
-	ReadAt      *string       `json:"readAt"`
-	DismissedAt *string       `json:"dismissedAt"`
-	Mode        *string       `json:"mode"`
-	CreatedAt   string        `json:"createdAt"`
+	ID          string            `json:"id"`
+	Category    string            `json:"category"`
+	Type        string            `json:"type"`
+	Title       string            `json:"title"`
+	Body        string            `json:"body"`
+	Severity    string            `json:"severity"`
+	Resource    *itemResource     `json:"resource"`
+	ActionURL   *string           `json:"actionUrl"`
+	Read        bool              `json:"read"`
+	ReadAt      *string           `json:"readAt"`
+	DismissedAt *string           `json:"dismissedAt"`
+	Mode        *string           `json:"mode"`
+	CreatedAt   string            `json:"createdAt"`
+	Facts       map[string]string `json:"facts"`
 }
 
 type itemResource struct {
@@ -313,6 +314,7 @@ func (s *Service) itemOf(entry notification.Entry) item {
 		Read: entry.ReadAt != nil, ReadAt: affiliate.FormatOptionalTime(entry.ReadAt),
 	}
 	out.Title, out.Body = entry.Text(entry.Names)
+	out.Facts = entry.TextFacts(entry.Names)
 	if entry.Resource != nil && rule.Resource != notification.NoResource {
 		out.Resource = &itemResource{Type: string(rule.Resource), ID: entry.Resource.String(), ProgramID: server.OptionalID(entry.Program)}
 	}

@@ -39,8 +39,8 @@ func TestStream_FormatOfEvents(t *testing.T) {
 event: notification
 data: {"type":"notification.created","api_version":"v1","notification":{"id":"%s","category":"commissions","type":"commission.created","title":%q,"body":%q,`+
 		`"severity":"info","resource":{"type":"commission","id":"%s","programId":"%s"},"actionUrl":%q,`+
-		`"read":false,"readAt":null,"dismissedAt":null,"mode":"test","createdAt":"2026-05-06T07:08:09.001Z"},"unreadCount":1}`,
-		ready.seq()+1, id, listed.Title, listed.Body, resource, n.Program, listed.GetActionUrl())
+		`"read":false,"readAt":null,"dismissedAt":null,"mode":"test","createdAt":"2026-05-06T07:08:09.001Z","facts":{"amount":%q,"program":%q}},"unreadCount":1}`,
+		ready.seq()+1, id, listed.Title, listed.Body, resource, n.Program, listed.GetActionUrl(), listed.Facts["amount"], listed.Facts["program"])
 	if got.text != want {
 		t.Errorf("the notification is sent as\n%s\nwant\n%s", got.text, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/web/build"
 )
 
@@ -49,6 +51,37 @@ func TestFunctions(t *testing.T) {
 	report, err := exec.CommandContext(t.Context(), node, append([]string{"--test"}, built...)...).CombinedOutput()
 	if err != nil || !regexp.MustCompile(`(?m)^# pass [1-9]`).Match(report) {
 		t.Errorf("node --test: %v\n%s", err, report)
+	}
+}
+
+// Every notification of a partner has a German sentence with the same facts.
+func TestSentences_AreThoseOfTheService(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile(filepath.Join(folder, "src/portal/notifications/sentences.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	german := map[string]string{}
+	for _, entry := range regexp.MustCompile(`"([a-z_]+\.[a-z_]+)": \[\s*((?:"[^"]*",?\s*){2})\]`).FindAllSubmatch(source, -1) {
+		german[string(entry[1])] = string(entry[2])
+	}
+	facts := func(text string) string {
+		found := regexp.MustCompile(`\{[a-z]+\}`).FindAllString(text, -1)
+		slices.Sort(found)
+		return strings.Join(slices.Compact(found), " ")
+	}
+	rules := 0
+	for _, rule := range notification.Rules() {
+		if rule.Audience != affiliate.Partner {
+			continue
+		}
+		rules++
+		if text, ok := german[string(rule.Type)]; !ok || facts(text) != facts(rule.Title+rule.Body) {
+			t.Errorf("the German sentence of %s is %q, want one with the facts %q", rule.Type, text, facts(rule.Title+rule.Body))
+		}
+	}
+	if len(german) != rules {
+		t.Errorf("there are %d German sentences and %d notifications of partners", len(german), rules)
 	}
 }
 

@@ -10272,6 +10272,14 @@ export interface components {
             mode: "test" | "live" | null;
             /** Format: date-time */
             createdAt: string | null;
+            /**
+             * @description The values in the title and the body, by the placeholders in docs/notifications.md, for
+             *     example `amount`. With them, a client can say the same in another language. A placeholder
+             *     without a value is absent.
+             */
+            facts: {
+                [key: string]: string;
+            };
         };
         /** @description NotificationLogEntry is one mail, without its content. */
         NotificationLogEntry: {

@@ -215,8 +215,12 @@ type Notification struct {
 	// When the notification was dismissed. Null if it was not dismissed.
 	DismissedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=dismissed_at,json=dismissedAt,proto3" json:"dismissed_at,omitempty"`
 	// Null if the notification belongs to both modes.
-	Mode          Mode                   `protobuf:"varint,12,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Mode      Mode                   `protobuf:"varint,12,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The values in the title and the body, by the placeholders in docs/notifications.md, for
+	// example `amount`. With them, a client can say the same in another language. A placeholder
+	// without a value is absent.
+	Facts         map[string]string `protobuf:"bytes,14,rep,name=facts,proto3" json:"facts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +342,13 @@ func (x *Notification) GetMode() Mode {
 func (x *Notification) GetCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Notification) GetFacts() map[string]string {
+	if x != nil {
+		return x.Facts
 	}
 	return nil
 }
@@ -1512,7 +1523,7 @@ var File_affiliate_v1_notification_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/notification.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xba\x04\n" +
+	"\x1faffiliate/v1/notification.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb1\x05\n" +
 	"\fNotification\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\bcategory\x18\x02 \x01(\x0e2\".affiliate.v1.NotificationCategoryR\bcategory\x12\x12\n" +
@@ -1529,7 +1540,12 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"\fdismissed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vdismissedAt\x12&\n" +
 	"\x04mode\x18\f \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x129\n" +
 	"\n" +
-	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\r\n" +
+	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
+	"\x05facts\x18\x0e \x03(\v2%.affiliate.v1.Notification.FactsEntryR\x05facts\x1a8\n" +
+	"\n" +
+	"FactsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
 	"\v_action_url\"m\n" +
 	"\x14NotificationResource\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x0e\n" +
@@ -1680,7 +1696,7 @@ func file_affiliate_v1_notification_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_notification_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_affiliate_v1_notification_proto_goTypes = []any{
 	(NotificationCategory)(0),                    // 0: affiliate.v1.NotificationCategory
 	(NotificationSeverity)(0),                    // 1: affiliate.v1.NotificationSeverity
@@ -1706,79 +1722,81 @@ var file_affiliate_v1_notification_proto_goTypes = []any{
 	(*Announcement)(nil),                         // 21: affiliate.v1.Announcement
 	(*UnsubscribeRequest)(nil),                   // 22: affiliate.v1.UnsubscribeRequest
 	(*UnsubscribeResponse)(nil),                  // 23: affiliate.v1.UnsubscribeResponse
-	(*timestamppb.Timestamp)(nil),                // 24: google.protobuf.Timestamp
-	(Mode)(0),                                    // 25: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),                    // 26: google.api.HttpBody
+	nil,                                          // 24: affiliate.v1.Notification.FactsEntry
+	(*timestamppb.Timestamp)(nil),                // 25: google.protobuf.Timestamp
+	(Mode)(0),                                    // 26: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),                    // 27: google.api.HttpBody
 }
 var file_affiliate_v1_notification_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Notification.category:type_name -> affiliate.v1.NotificationCategory
 	1,  // 1: affiliate.v1.Notification.severity:type_name -> affiliate.v1.NotificationSeverity
 	3,  // 2: affiliate.v1.Notification.resource:type_name -> affiliate.v1.NotificationResource
-	24, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
-	24, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
-	25, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
-	24, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: affiliate.v1.ListNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
-	2,  // 8: affiliate.v1.ListNotificationsResponse.data:type_name -> affiliate.v1.Notification
-	0,  // 9: affiliate.v1.SelectNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
-	24, // 10: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
-	24, // 11: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
-	17, // 12: affiliate.v1.NotificationPreferences.categories:type_name -> affiliate.v1.CategoryPreference
-	0,  // 13: affiliate.v1.CategoryPreference.category:type_name -> affiliate.v1.NotificationCategory
-	19, // 14: affiliate.v1.UpdateNotificationPreferencesRequest.categories:type_name -> affiliate.v1.CategoryPreferenceChange
-	0,  // 15: affiliate.v1.CategoryPreferenceChange.category:type_name -> affiliate.v1.NotificationCategory
-	24, // 16: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
-	26, // 17: affiliate.v1.UnsubscribeRequest.body:type_name -> google.api.HttpBody
-	0,  // 18: affiliate.v1.UnsubscribeResponse.category:type_name -> affiliate.v1.NotificationCategory
-	4,  // 19: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 20: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 21: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 22: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 23: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 24: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 25: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 26: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 27: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 28: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	22, // 29: affiliate.v1.NotificationService.Unsubscribe:input_type -> affiliate.v1.UnsubscribeRequest
-	4,  // 30: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 31: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 32: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 33: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 34: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 35: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 36: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 37: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 38: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 39: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	20, // 40: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
-	5,  // 41: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 42: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 43: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
-	11, // 44: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 45: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
-	11, // 46: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 47: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 48: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	26, // 49: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
-	14, // 50: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
-	23, // 51: affiliate.v1.NotificationService.Unsubscribe:output_type -> affiliate.v1.UnsubscribeResponse
-	5,  // 52: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 53: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 54: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 55: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 56: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 57: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 58: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 59: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	26, // 60: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
-	14, // 61: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
-	21, // 62: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
-	41, // [41:63] is the sub-list for method output_type
-	19, // [19:41] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	25, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
+	25, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
+	26, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
+	25, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	24, // 7: affiliate.v1.Notification.facts:type_name -> affiliate.v1.Notification.FactsEntry
+	0,  // 8: affiliate.v1.ListNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
+	2,  // 9: affiliate.v1.ListNotificationsResponse.data:type_name -> affiliate.v1.Notification
+	0,  // 10: affiliate.v1.SelectNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
+	25, // 11: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
+	25, // 12: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 13: affiliate.v1.NotificationPreferences.categories:type_name -> affiliate.v1.CategoryPreference
+	0,  // 14: affiliate.v1.CategoryPreference.category:type_name -> affiliate.v1.NotificationCategory
+	19, // 15: affiliate.v1.UpdateNotificationPreferencesRequest.categories:type_name -> affiliate.v1.CategoryPreferenceChange
+	0,  // 16: affiliate.v1.CategoryPreferenceChange.category:type_name -> affiliate.v1.NotificationCategory
+	25, // 17: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
+	27, // 18: affiliate.v1.UnsubscribeRequest.body:type_name -> google.api.HttpBody
+	0,  // 19: affiliate.v1.UnsubscribeResponse.category:type_name -> affiliate.v1.NotificationCategory
+	4,  // 20: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 21: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 22: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 23: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 24: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 25: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 26: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 27: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 28: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 29: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	22, // 30: affiliate.v1.NotificationService.Unsubscribe:input_type -> affiliate.v1.UnsubscribeRequest
+	4,  // 31: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 32: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 33: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 34: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 35: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 36: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 37: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 38: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 39: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 40: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	20, // 41: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
+	5,  // 42: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 43: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 44: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
+	11, // 45: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 46: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
+	11, // 47: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 48: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 49: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	27, // 50: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
+	14, // 51: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
+	23, // 52: affiliate.v1.NotificationService.Unsubscribe:output_type -> affiliate.v1.UnsubscribeResponse
+	5,  // 53: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 54: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 55: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 56: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 57: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 58: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 59: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 60: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	27, // 61: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
+	14, // 62: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
+	21, // 63: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
+	42, // [42:64] is the sub-list for method output_type
+	20, // [20:42] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_notification_proto_init() }
@@ -1799,7 +1817,7 @@ func file_affiliate_v1_notification_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_notification_proto_rawDesc), len(file_affiliate_v1_notification_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -189,6 +189,8 @@ func (m *Notification) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for Facts
+
 	if m.ActionUrl != nil {
 		// no validation rules for ActionUrl
 	}

@@ -11,6 +11,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Tabs, usePage } from "../../kit/page";
 import { isCapped, paged, pageOf, type Schemas } from "../data";
 import { Preferences } from "./Preferences";
+import { sentenceOf } from "./sentences";
 
 type Notification = Schemas["Notification"];
 
@@ -99,8 +100,9 @@ function Feed() {
 }
 
 function Entry({ notification, onRead, onDismiss }: { notification: Notification; onRead: () => void; onDismiss: () => void }) {
-  const { t, f } = useTexts();
-  const { title, body, read, createdAt } = notification;
+  const { t, f, language } = useTexts();
+  const { read, createdAt } = notification;
+  const { title, body } = sentenceOf(notification, language, f);
   const address = addressOf(notification);
   return (
     <li>
