@@ -21892,7 +21892,11 @@ export interface operations {
                      *           "readAt": null,
                      *           "dismissedAt": null,
                      *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "facts": {
+                     *             "amount": "10.00 USD",
+                     *             "partner": "Ada Lindqvist"
+                     *           }
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
@@ -21911,7 +21915,11 @@ export interface operations {
                      *           "readAt": null,
                      *           "dismissedAt": null,
                      *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "facts": {
+                     *             "amount": "48.75 USD",
+                     *             "partner": "Ada Lindqvist"
+                     *           }
                      *         }
                      *       ],
                      *       "total": 4,
@@ -22496,7 +22504,11 @@ export interface operations {
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
                      *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "facts": {
+                     *         "amount": "10.00 USD",
+                     *         "partner": "Ada Lindqvist"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Notification"];
@@ -22551,7 +22563,11 @@ export interface operations {
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
                      *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "facts": {
+                     *         "amount": "10.00 USD",
+                     *         "partner": "Ada Lindqvist"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Notification"];
@@ -24192,12 +24208,16 @@ export interface operations {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": null,
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
                      *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "facts": {
+                     *             "amount": "48.75 USD",
+                     *             "program": "Coffee friends"
+                     *           }
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
@@ -24211,12 +24231,16 @@ export interface operations {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": null,
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
                      *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "facts": {
+                     *             "amount": "48.75 USD",
+                     *             "program": "Coffee friends"
+                     *           }
                      *         }
                      *       ],
                      *       "total": 2,
@@ -24689,12 +24713,16 @@ export interface operations {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": null,
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
                      *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "facts": {
+                     *         "amount": "48.75 USD",
+                     *         "program": "Coffee friends"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Notification"];
@@ -24744,12 +24772,16 @@ export interface operations {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": null,
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
                      *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "facts": {
+                     *         "amount": "48.75 USD",
+                     *         "program": "Coffee friends"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Notification"];
