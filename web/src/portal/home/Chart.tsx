@@ -1,4 +1,4 @@
-import { Area, AreaChart, CartesianGrid, ResponsiveContainer, Tooltip, XAxis, YAxis } from "recharts";
+import { Area, AreaChart, CartesianGrid, Legend, ResponsiveContainer, Tooltip, XAxis, YAxis } from "recharts";
 
 import { useTexts } from "../../app/texts";
 import type { Schemas } from "../data";
@@ -18,6 +18,7 @@ export default function Chart({ points }: { points: Schemas["AnalyticsPoint"][] 
             labelFormatter={(start) => f.date(String(start))}
             contentStyle={{ background: "var(--raised)", border: "1px solid var(--line)", borderRadius: 8, color: "var(--text)" }}
           />
+          <Legend verticalAlign="top" align="right" iconType="plainline" wrapperStyle={{ fontSize: 14 }} />
           <Area dataKey="clicks" name={t.home.clicks} stroke="var(--accent)" fill="var(--accent-soft)" strokeWidth={2} isAnimationActive={false} />
           <Area dataKey="conversions" name={t.home.sales} stroke="var(--good)" fill="var(--good-soft)" strokeWidth={2} isAnimationActive={false} />
         </AreaChart>
