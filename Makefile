@@ -90,6 +90,13 @@ full: test-all schema operations fault ## run the checks that take too long for 
 test-all: web compiler browser node commands ## run every test, with the race detector, on private servers
 	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
+# The pictures are made with the font Inter, so that they are the same on all machines.
+.PHONY: pictures
+pictures: web browser ## write the pictures of the portal in docs/pictures again, from a shop with seven weeks of data
+	$(call install,fc-list,fontconfig,pictures)
+	@fc-list -q Inter || { echo 'make pictures: install the font Inter (Debian: apt-get install fonts-inter)' >&2; exit 1; }
+	@$(WITHSERVERS) -- env UPDATE_PICTURES=1 go test $(TEST_BUILD) -vet=off -count=1 -run '^TestPictures$$' ./test/e2e
+
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
 ifeq ($(BASE),)

@@ -103,6 +103,8 @@ type setup struct {
 	env map[string]string
 	// database and redis are URLs of servers to use instead of new ones.
 	database, redis string
+	// at is the time of the system when it starts. Default: the time of the machine.
+	at time.Time
 	// separateProcesses starts a gateway that is connected to the core over the network.
 	// It also opens the collector in the same way as cmd/collector does. This
 	// collector uses the machine's clock and not the clock of the test.
@@ -179,6 +181,9 @@ func start(t *testing.T, s setup) *system {
 		database: s.database,
 		logs:     &logBuffer{},
 		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: startTimeout},
+	}
+	if !s.at.IsZero() {
+		sys.clock.advance(time.Until(s.at))
 	}
 	log := tracing.NewLogger(sys.logs, slog.LevelInfo)
 	var parts processes
