@@ -74,3 +74,17 @@ func TestSettingsDocument_NamesEverySetting(t *testing.T) {
 		}
 	}
 }
+
+// The guide for partners has the words on the screen in bold.
+func TestPartnerGuide_NamesTextsOfPortal(t *testing.T) {
+	t.Parallel()
+	texts := read(t, "web/src/i18n/en.ts")
+	_, languages, _ := strings.Cut(read(t, "web/src/app/texts.tsx"), "languages = ")
+	texts += languages[:strings.IndexByte(languages, '}')]
+	guide := read(t, "docs/partner-guide.md")
+	for _, bold := range regexp.MustCompile(`\*\*([^*]+)\*\*`).FindAllStringSubmatch(guide, -1) {
+		if word := bold[1]; !strings.HasSuffix(word, ".") && !strings.Contains(texts, `"`+word+`"`) {
+			t.Errorf("docs/partner-guide.md has %q in bold, which is not a text of the portal", word)
+		}
+	}
+}

@@ -17,7 +17,7 @@ func pages(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := []string{"docs/stripe.md", "docs/partner-guide.md", "docs/grpc.md", "docs/landing-page.md", "clients/go/README.md"}
+	list := []string{"docs/stripe.md", "docs/partner-api.md", "docs/grpc.md", "docs/landing-page.md", "clients/go/README.md"}
 	for _, path := range found {
 		list = append(list, "docs/merchant/"+filepath.Base(path))
 	}
