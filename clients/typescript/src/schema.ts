@@ -3209,7 +3209,7 @@ export interface paths {
          * @description Sets how the partner is paid. The account is stored encrypted, and
          *     responses contain only a masked form of it. The password confirms the change, or a code
          *     if the account has a second factor. With a participant token, the partner has to confirm
-         *     it in the same way. The method is that of the partner's account, so it is used in all
+         *     it in the same way. The method belongs to the partner's account, so it is used in all
          *     programmes.
          *
          *     Errors:
