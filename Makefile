@@ -95,7 +95,7 @@ test-all: web compiler browser node commands ## run every test, with the race de
 pictures: web browser ## write the pictures of the portal in docs/pictures again, from a shop with seven weeks of data
 	$(call install,fc-list,fontconfig,pictures)
 	@fc-list -q Inter || { echo 'make pictures: install the font Inter (Debian: apt-get install fonts-inter)' >&2; exit 1; }
-	@$(WITHSERVERS) -- env UPDATE_PICTURES=1 go test $(TEST_BUILD) -vet=off -count=1 -run '^TestPictures$$' ./test/e2e
+	@$(WITHSERVERS) -- go test $(TEST_BUILD) -tags pictures -vet=off -count=1 -run '^TestPictures$$' ./test/e2e
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit

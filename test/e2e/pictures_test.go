@@ -1,3 +1,5 @@
+//go:build pictures
+
 package e2e_test
 
 import (
@@ -26,9 +28,7 @@ import (
 )
 
 const (
-	// picturesVariable is the environment variable that makes TestPictures write the pictures.
-	picturesVariable = "UPDATE_PICTURES"
-	picturesFolder   = "../../docs/pictures"
+	picturesFolder = "../../docs/pictures"
 
 	// shopDays is the number of days that pass in the shop.
 	shopDays = 49
@@ -81,11 +81,9 @@ var shopSales = []struct {
 }
 
 // TestPictures opens the screens that the guide for partners shows, with the data of a small
-// shop. With UPDATE_PICTURES=1 it writes their pictures to docs/pictures.
+// shop, and writes their pictures to docs/pictures. It has a build tag, because only `make pictures`
+// runs it.
 func TestPictures(t *testing.T) {
-	if os.Getenv(picturesVariable) == "" {
-		t.Skip("make pictures runs this test")
-	}
 	sys := start(t, setup{at: shopOpens, env: map[string]string{"TRIBUTARY_LINK_URL": "https://go.northside.example"}})
 	ctx := startBrowser(t)
 	s := sys.openShop(ctx, t)
