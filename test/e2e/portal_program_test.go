@@ -96,7 +96,7 @@ func testJoinWithNewAccount(ctx context.Context, t *testing.T, sys *system, u us
 		}
 	}
 	p.open(page)
-	for _, text := range []string{"by Garden Shop", "Join us.", "20% of each sale", "10% from the second payment of a customer on", "You get your link at once."} {
+	for _, text := range []string{"by Garden Shop", "Join us.", "20% of each sale", "10% for the second and later payments of a customer", "You get your link at once."} {
 		p.wantText(text)
 	}
 	checkOnce()

@@ -147,7 +147,7 @@ const de: Texts = {
     balances: "Ihre Einnahmen",
     hold: "Zurückgehalten",
     review: "In Prüfung",
-    paid: "Bisher bezahlt",
+    paid: "Bezahlte Provisionen",
     payable: "Zur Auszahlung bereit",
     inPayout: "Wird bezahlt",
     debt: "Wird von Ihren nächsten Provisionen abgezogen",
