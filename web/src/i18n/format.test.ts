@@ -19,16 +19,24 @@ test("amounts have the decimals of their currency", () => {
   }
 });
 
-test("an amount never loses a minor unit", () => {
+test("500 random amounts are formatted exactly", () => {
   let seed = 7;
+  const random = () => (seed = (seed * 48271) % 2147483647);
   for (let i = 0; i < 500; i++) {
-    seed = (seed * 48271) % 2147483647;
-    const currency = ["JPY", "EUR", "KWD"][seed % 3] as string;
-    const amount = (seed % 2 ? -1 : 1) * seed * (1 + (seed % 1000));
+    const currency = ["JPY", "EUR", "KWD"][i % 3] as string;
+    // Amounts have 1 to 15 digits, and every other one is negative.
+    const amount = (i % 2 ? -1 : 1) * ((random() * 1_000_003) % 10 ** (1 + (i % 15)));
     const digits = exponent(currency);
-    assert.equal(BigInt(decimal(amount, digits).replace(".", "")), BigInt(amount), `${amount} ${currency}`);
-    const shown = new Format("en").money(amount, currency).replace(/[^\d-]/g, "");
-    assert.equal(BigInt(shown), BigInt(amount), `${amount} ${currency}`);
+    const unit = 10n ** BigInt(digits);
+    const minor = BigInt(Math.abs(amount));
+    const sign = amount < 0 ? "-" : "";
+    const fraction = digits ? String(minor % unit).padStart(digits, "0") : "";
+    assert.equal(decimal(amount, digits), `${sign}${minor / unit}${digits ? `.${fraction}` : ""}`);
+    for (const [language, group, point] of [["en", ",", "."], ["de", ".", ","]] as const) {
+      const whole = String(minor / unit).replace(/\B(?=(\d{3})+$)/g, group);
+      const shown = new Format(language).money(amount, currency).replace(/[^\d.,-]/g, "");
+      assert.equal(shown, `${sign}${whole}${digits ? point + fraction : ""}`, `${amount} ${currency} in ${language}`);
+    }
   }
 });
 

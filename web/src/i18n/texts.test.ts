@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+import { test } from "node:test";
+import type * as TypeScript from "typescript";
+
+import de from "./de";
+import en from "./en";
+
+// The tests run in web/build.
+const ts = createRequire(resolve("package.json"))("typescript") as typeof TypeScript;
+const source = resolve("../src");
+
+/** Texts that are the same in both languages, by their keys. */
+const same = [
+  ...["form.name", "form.code", "nav.links", "method.paypal", "method.wise", "method.stripe_connect", "links.title", "links.code", "links.subId"],
+  ...["links.tagMedium", "commissions.status", "payouts.status", "programs.status", "programs.website", "join.roles.manager", "join.website"],
+  ...["notifications.email", "notifications.inApp", "settings.website", "settings.exportTitle"],
+];
+
+test("German has another text for each English one", () => {
+  const german = texts(de);
+  assert.deepEqual([...german.keys()].sort(), [...texts(en).keys()].sort());
+  // The texts with values are functions, which are compared by their sources.
+  const equal = [...texts(en)].filter(([key, english]) => /\p{L}{2}/u.test(String(english)) && String(english) === String(german.get(key)));
+  assert.deepEqual(equal.map(([key]) => key), same);
+});
+
+test("components contain no words, only texts of en.ts and de.ts", () => {
+  const components = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".tsx"));
+  assert.ok(components.length > 20);
+  assert.deepEqual(components.flatMap((name) => words(name, readFileSync(resolve(source, name), "utf8"))), []);
+});
+
+test("words in components are found", () => {
+  const code = 'const x = <p title="One" className="none">Two {"Three"} {a ? "Four" : `Five ${b}`} {t.six} – <img alt={"Seven"} /> {kind("none")}</p>; const y = <F rows={[["Eight", 1]]} />';
+  assert.deepEqual(words("x.tsx", code).map((found) => found.split(": ")[1]), ["One", "Two", "Three", "Four", "Five ", "Seven", "Eight"]);
+});
+
+/** The leaves of an object with texts, by their paths. */
+function texts(value: object, path = ""): Map<string, unknown> {
+  return new Map(
+    Object.entries(value).flatMap(([key, child]: [string, unknown]) =>
+      typeof child === "object" && child !== null ? [...texts(child, `${path}${key}.`)] : [[path + key, child] as const],
+    ),
+  );
+}
+
+/** Words that are the same in all languages. */
+const neutral = /^(SVG|PNG|https:\/\/)$/;
+
+/** Attributes whose values people read or hear. */
+const shown = /^(title|label|placeholder|alt|caption|hint|about|rows|columns|aria-(label|description|roledescription|valuetext|placeholder))$/;
+
+/** The literal words that a component shows: text between elements, and in attributes that people read. */
+function words(name: string, code: string): string[] {
+  const file = ts.createSourceFile(name, code, ts.ScriptTarget.Latest, true, ts.ScriptKind.TSX);
+  const found: string[] = [];
+  const report = (node: TypeScript.Node, text: string) => {
+    if (/\p{L}{2}/u.test(text) && !neutral.test(text)) found.push(`${name}:${file.getLineAndCharacterOfPosition(node.pos).line + 1}: ${text}`);
+  };
+  const visit = (node: TypeScript.Node, isShown: boolean): void => {
+    if (ts.isJsxText(node)) report(node, node.text.trim());
+    else if (ts.isJsxAttribute(node)) return void (node.initializer && visit(node.initializer, shown.test(node.name.getText())));
+    else if (ts.isJsxElement(node) || ts.isJsxFragment(node)) isShown = true;
+    else if (ts.isJsxSelfClosingElement(node) || ts.isJsxOpeningElement(node) || ts.isFunctionLike(node) || ts.isCallExpression(node)) isShown = false;
+    else if (isShown && ts.isStringLiteralLike(node)) report(node, node.text);
+    else if (isShown && ts.isTemplateExpression(node)) for (const part of [node.head, ...node.templateSpans.map((span) => span.literal)]) report(part, part.text);
+    ts.forEachChild(node, (child) => visit(child, isShown && !isCondition(node, child)));
+  };
+  visit(file, false);
+  return found;
+}
+
+/** Whether a part of an expression decides which text is shown, and is none itself. */
+function isCondition(node: TypeScript.Node, child: TypeScript.Node): boolean {
+  if (ts.isConditionalExpression(node)) return child === node.condition;
+  if (ts.isBinaryExpression(node)) return child === node.left || /[=<>]=/.test(node.operatorToken.getText());
+  return ts.isElementAccessExpression(node) || ts.isPropertyAccessExpression(node);
+}
