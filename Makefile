@@ -79,8 +79,8 @@ test: web browser ## run the quick tests on private servers: not those of whole 
 	$(WITHSERVERS) -- $(GO_TEST) $(TEST_BUILD) -short ./storage/postgres $(WAITING) $$packages
 
 .PHONY: e2e
-e2e: web compiler browser ## test the whole service through its API, with the race detector
-	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e
+e2e: web compiler browser ## test the whole service through its API, with the race detector, without the slow tests
+	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) -short ./test/e2e
 
 # .ci/run runs the checks of each change: verify, lint, test and e2e. These are the others.
 .PHONY: full

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -28,9 +27,6 @@ func TestPortalMoney(t *testing.T) {
 			t.Run("end other sessions", func(t *testing.T) { testEndSessions(ctx, t, sys, u) })
 			t.Run("change the password", func(t *testing.T) { testChangePassword(ctx, t, sys, u) })
 			t.Run("choose the language", func(t *testing.T) { testChooseLanguage(ctx, t, sys, u) })
-			if !u.keyboard { // the mouse has the same pages
-				t.Run("every page is accessible", func(t *testing.T) { testMoneyPagesAreAccessible(ctx, t, sys, u) })
-			}
 		})
 	}
 }
@@ -204,24 +200,6 @@ func testChooseLanguage(ctx context.Context, t *testing.T, sys *system, u user) 
 	another.wantText("Hallo, ")
 }
 
-func testMoneyPagesAreAccessible(ctx context.Context, t *testing.T, sys *system, u user) {
-	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
-	commission := f.earnCommission(t)
-	lost := f.loseSale(t)
-	payout := f.payOut(t)
-	p := newPortalTab(ctx, t, sys, u, f.partner)
-	for _, path := range []string{
-		"", "/commissions", "/commissions/" + commission, "/commissions/lookup", "/commissions/lookup?order=" + lost, "/commissions/lookup?order=unknown",
-		"/commissions/lookup?" + f.today(p), "/payouts", "/payouts/" + payout, "/payouts/method", "/payouts/unknown", "/settings", "/settings?show=security",
-	} {
-		p.wantPageAccessible(path)
-	}
-	empty := newPortalTab(ctx, t, sys, u, sys.newPartner(t))
-	for _, path := range []string{"", "/commissions", "/commissions?status=paid", "/commissions/lookup?show=day", "/payouts"} {
-		empty.wantPageAccessible(path)
-	}
-}
-
 // newPortalTab opens a tab in which the partner is logged in to the portal. It shows the start page
 // in test mode.
 func newPortalTab(ctx context.Context, t *testing.T, sys *system, u user, partner caller) *tab {
@@ -291,24 +269,6 @@ func (p *tab) wantLoggedOut(partner caller) {
 		}
 		return nil
 	})
-}
-
-// wantPageAccessible opens a page of the portal in test mode and checks it with axe when its data is
-// loaded.
-func (p *tab) wantPageAccessible(path string) {
-	p.Helper()
-	p.open("/portal/test" + path)
-	p.find("main", "")
-	eventually(p.T, waitTimeout, path+" is loaded", func() error {
-		if !evaluate[bool](p, `document.querySelector("main h1") !== null && document.querySelector('[aria-label="Loading"]') === null`) {
-			return errors.New("it is loading")
-		}
-		return nil
-	})
-	if title := evaluate[string](p, `document.title`); !strings.HasSuffix(title, " · Partner portal") {
-		p.Errorf("%s has the title %q", path, title)
-	}
-	p.wantAccessible()
 }
 
 // setMedia makes the browser show the page as on a medium, for example print. An empty text means the
