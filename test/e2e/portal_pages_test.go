@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -236,13 +235,20 @@ func (p *tab) wantPage(address string, sizes []user, schemes []string) {
 // time before it repeats them.
 func (p *tab) breakAPI() {
 	p.Helper()
+	p.block("/api/v1/*")
 	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		blocked := []*network.BlockPattern{{URLPattern: p.system.api + "/api/v1/*", Block: true}}
-		if _, err := cdp.Call(ctx, t, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked}); err != nil {
-			return fmt.Errorf("block the API: %w", err)
-		}
 		const hurry = `{ const wait = setTimeout; window.setTimeout = (then, ms, ...rest) => wait(then, ms / 20, ...rest); }`
 		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: hurry})
+		return err
+	}))
+}
+
+// block makes requests of the tab fail before they are sent.
+func (p *tab) block(paths string) {
+	p.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		blocked := []*network.BlockPattern{{URLPattern: p.system.api + paths, Block: true}}
+		_, err := cdp.Call(ctx, t, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
 		return err
 	}))
 }

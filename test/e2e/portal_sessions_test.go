@@ -54,6 +54,7 @@ func TestPortal_Session(t *testing.T) {
 		p := newPortalTab(ctx, t, sys, desktop, sys.newPartner(t))
 		other := p.another()
 		other.open("/portal/test/settings")
+		other.block("/*") // only the first tab can tell it, not the service
 		stolen := p.session()
 		stolen.post(t, "renew").wantStatus(http.StatusOK)
 		p.press("button", "Your account")
