@@ -134,6 +134,7 @@ func TestPortal_EveryPage(t *testing.T) {
 	}
 	// each opens the pages in two tabs: one in which the partner is logged in, and one for the public pages.
 	each := func(t *testing.T, partner caller, prepare func(*tab), check func(*tab, portalPage)) {
+		t.Helper()
 		tabs := map[bool]*tab{false: newPortalTab(ctx, t, sys, phone, partner), true: newTab(ctx, t, sys, phone)}
 		for _, p := range tabs {
 			prepare(p)
@@ -142,25 +143,24 @@ func TestPortal_EveryPage(t *testing.T) {
 			check(tabs[pages[route].isPublic], pages[route])
 		}
 	}
-	open := func(addresses []string) func(*tab, portalPage) {
-		return func(p *tab, _ portalPage) {
-			for _, address := range addresses {
-				p.wantPage(address, sizes, schemes)
-			}
+	open := func(p *tab, addresses []string) {
+		p.Helper()
+		for _, address := range addresses {
+			p.wantPage(address, sizes, schemes)
 		}
 	}
 	t.Run("data", func(t *testing.T) {
-		each(t, d.partner, func(*tab) {}, func(p *tab, page portalPage) { open(page.data)(p, page) })
+		each(t, d.partner, func(*tab) {}, func(p *tab, page portalPage) { open(p, page.data) })
 	})
 	t.Run("hostile texts", func(t *testing.T) { testPagesShowHostileTexts(ctx, t, sys, phone) })
 	t.Run("empty", func(t *testing.T) {
 		pgtest.Slow(t)
-		each(t, sys.newPartner(t), func(*tab) {}, func(p *tab, page portalPage) { open(page.empty)(p, page) })
+		each(t, sys.newPartner(t), func(*tab) {}, func(p *tab, page portalPage) { open(p, page.empty) })
 	})
 	t.Run("error", func(t *testing.T) {
 		pgtest.Slow(t)
 		each(t, d.partner, (*tab).breakAPI, func(p *tab, page portalPage) {
-			open(page.data[:1])(p, page)
+			open(p, page.data[:1])
 			if alerts := evaluate[int](p, `document.querySelectorAll("main [role=alert]").length`); (alerts == 0) != page.isStatic {
 				p.Errorf("%s shows %d errors while the API cannot be reached", page.data[0], alerts)
 			}
@@ -174,11 +174,12 @@ func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 	t.Helper()
 	pgtest.Slow(t)
 	// Only the merchant sees these texts, or they are shown in a form.
-	names := map[string]bool{"rejection": true, "source": true, "company": true, "question": true, "option": true, "terms": true}
+	hidden := []string{"rejection", "source", "company", "question", "option", "terms"}
 	// Names cannot contain marks that change the direction of text.
 	plain := []string{"programme", "merchant", "partner", "company", "announcement"}
+	var names []string
 	d := sys.newPortalData(t, func(name string, length int) string {
-		names[name] = names[name]
+		names = append(names, name)
 		text := "=1+1<b data-hostile>" + name + "</b>"
 		if !slices.Contains(plain, name) {
 			text += "\u202e"
@@ -186,7 +187,7 @@ func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 		return text + strings.Repeat("W", min(length-len([]rune(text)), 200))
 	})
 	p, public := newPortalTab(ctx, t, sys, u, d.partner), newTab(ctx, t, sys, u)
-	shown := ""
+	var shown strings.Builder
 	for _, page := range d.pages(p) {
 		p := p
 		if page.isPublic {
@@ -194,14 +195,14 @@ func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 		}
 		for _, address := range page.data {
 			p.open("/portal/test" + address)
-			shown += evaluate[string](p, `document.body.innerText`)
+			shown.WriteString(evaluate[string](p, `document.body.innerText`))
 			if n := evaluate[int](p, `document.querySelectorAll("[data-hostile]").length`); n > 0 {
 				t.Errorf("%s contains %d elements from the texts of users", address, n)
 			}
 		}
 	}
-	for name, hidden := range names {
-		if !hidden && !strings.Contains(shown, "=1+1<b data-hostile>"+name+"</b>") {
+	for _, name := range names {
+		if !slices.Contains(hidden, name) && !strings.Contains(shown.String(), "=1+1<b data-hostile>"+name+"</b>") {
 			t.Errorf("no page shows the text %q", name)
 		}
 	}
