@@ -88,7 +88,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
 	check("batches", f.Plan(payouts.SelectBatchesSQL, f.Scope.Workspace, f.Scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
 	balances := f.PlansOf(func(db *postgres.DB) error {
-		_, err := partners.Balances(t.Context(), db, partner, f.Scope.Mode)
+		_, err := partners.Balances(t.Context(), db, partner, f.Scope.Mode, f.Now())
 		return err
 	})
 	check("balances of a partner", balances[0], "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
