@@ -526,6 +526,7 @@ var unscoped = map[string]string{
 	"click/countAndEnqueue.anyAwaited":            "checks whether any conversion waits, in any workspace",
 	"conversion/package.selectStoredAwaited":      "the periodic job covers all workspaces; joined by workspace and id",
 	"click/enqueueAwaited.awaited":                "clicks of all workspaces, joined by workspace and id",
+	"partner/balancesSQL.result":                  "the two statements that are made with it restrict the partner or the participant, and the mode",
 	"partner/Rename.rename":                       "a partner has one name in all workspaces",
 	"participant/package.countInGroup":            "the group belongs to a programme that was read with its mode",
 	"participant/package.countInGroupAndStatus":   "the group belongs to a programme that was read with its mode",
