@@ -276,6 +276,7 @@ func TestRefund_ParallelRefundsNeverExceedSale(t *testing.T) {
 func TestRefund_BeforeConversionIsParkedAndApplied(t *testing.T) {
 	f := newFixture(t)
 	for i, cents := range []int64{4_000, 9_000, 0} {
+		f.clock.Advance(time.Millisecond) // refunds of the same millisecond have no order
 		r, status, err := f.refund("order-1", fmt.Sprint("refund-", i), cents)
 		if err != nil {
 			t.Fatal(err)
