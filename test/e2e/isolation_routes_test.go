@@ -152,6 +152,9 @@ func testIsolationPartners(t *testing.T, sys *system) {
 	f.merchant.post(t, rivalPath+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "Thanks"}).wantStatus(http.StatusCreated)
 	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 	f.merchant.post(t, "/api/v1/payouts/batches/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
+	ofRival := f
+	ofRival.code = rival.get(t, "/api/v1/partner/programs/"+f.program).wantStatus(http.StatusOK).text("participation.referralCode")
+	rivalIDs["commission_id"] = ofRival.earnCommission(t)
 	rivalIDs["payout_id"] = rival.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).text("data.0.id")
 
 	before := readEverything(t, f.partner, partners, ids)
@@ -159,7 +162,7 @@ func testIsolationPartners(t *testing.T, sys *system) {
 		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
 	for _, r := range idRoutes(t, partners) {
-		if strings.Contains(r.template, "{link_id}") || strings.Contains(r.template, "{payout_id}") || strings.Contains(r.template, "{notification_id}") {
+		if strings.Contains(r.template, "{link_id}") || strings.Contains(r.template, "{commission_id}") || strings.Contains(r.template, "{payout_id}") || strings.Contains(r.template, "{notification_id}") {
 			rival.do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 			f.partner.inMode("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 		}
