@@ -122,8 +122,9 @@ func Watch(ctx context.Context, folder string, built func(error)) error {
 	return nil
 }
 
-// reload requests the page from the gateway each second, and reloads it after a change. Each
-// script of a page contains this code, but only the first one that runs starts the timer.
+// reload requests the page from the gateway each second, and reloads it after a change. All
+// scripts of a page contain this code. The first one that runs starts the timer, and the others do
+// nothing.
 const reload = `if(!window.reloads){window.reloads=1;let last;setInterval(async()=>{` +
 	`if(document.hidden)return;const r=await fetch(location.pathname,{method:"HEAD"}).catch(()=>0);const e=r&&r.ok&&r.headers.get("etag");` +
 	`if(e&&last&&e!==last)location.reload();last=e||last},1000)}`

@@ -1,4 +1,5 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
 
 import type { components } from "../../../clients/typescript/src/schema.js";
 import { type Mode, unwrap, useApp } from "../app/app";
@@ -34,6 +35,24 @@ export function useProgram(id: string, other?: Mode) {
       return unwrap(await app.api.GET("/api/v1/partner/programs/{programId}", options));
     },
   });
+}
+
+/**
+ * Returns a sentence about what the partner has done in a programme, and a function that loads the
+ * programmes again and then sets this sentence.
+ */
+export function useProgramChanges(): [done: string, changed: (text: string) => Promise<void>] {
+  const { mode } = useApp();
+  const queries = useQueryClient();
+  const [done, setDone] = useState("");
+  const changed = useCallback(
+    async (text: string) => {
+      await Promise.all(["portal", "programs"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
+      setDone(text);
+    },
+    [mode, queries],
+  );
+  return [done, changed];
 }
 
 /** The programmes in which the partner takes part: the first hundred. */

@@ -7,6 +7,7 @@ import { useTexts } from "../../app/texts";
 import { Button, Checkbox, TextField } from "../../kit/controls";
 import { Form, useSubmit } from "../../kit/form";
 import { Notice } from "../../kit/feedback";
+import { CodeField } from "./CodeField";
 import { Frame } from "./Frame";
 import css from "./frame.module.css";
 
@@ -60,7 +61,7 @@ export function LoginForm() {
         }
       >
         <Notice>{t.account.secondFactorHint}</Notice>
-        <TextField name="code" label={t.form.code} hint={t.form.codeHint} autoComplete="one-time-code" isRequired autoFocus />
+        <CodeField autoFocus />
       </Form>
     );
   }

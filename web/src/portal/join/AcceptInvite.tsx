@@ -16,7 +16,7 @@ import css from "../account/frame.module.css";
 import { forgetToken, Incomplete, kindOf } from "../account/mailed";
 import { type Branding, paged, type PortalProgram, type Schemas, useProgram } from "../data";
 import { OwnLink } from "../links/OwnLink";
-import { Conditions } from "../programs/Conditions";
+import { Introduction } from "../programs/Conditions";
 import { AcceptTerms } from "../programs/Join";
 import { Account, LoggedInAs } from "./Account";
 import { Branded, Waiting } from "./Branded";
@@ -135,11 +135,7 @@ function AsPartner(props: PartnerProps) {
   return (
     <Branded branding={branding} mode={program.mode} title={t.account.inviteTitle} about={t.join.asPartner(branding.name, program.name)}>
       <div className={css.columns}>
-        <div className={kit.page}>
-          {program.description && <p className={kit.text}>{program.description}</p>}
-          {program.publicText && <p className={kit.text}>{program.publicText}</p>}
-          <Conditions program={{ ...program, participation: { commissionRate: invite.commissionRate } }} />
-        </div>
+        <Introduction program={{ ...program, participation: { commissionRate: invite.commissionRate } }} />
         {joined ? (
           <Joined program={program} />
         ) : (

@@ -1,8 +1,7 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
 import { useParams } from "wouter";
 
-import { type Mode, TributaryError, useApp, useSession } from "../../app/app";
+import { TributaryError, useApp, useSession } from "../../app/app";
 import { get } from "../../app/request";
 import type { User } from "../../app/session";
 import { useTexts } from "../../app/texts";
@@ -13,8 +12,8 @@ import { Card } from "../../kit/page";
 import { Frame } from "../account/Frame";
 import css from "../account/frame.module.css";
 import { ResendVerification } from "../account/ResendVerification";
-import { paged, type PortalProgram, useProgram } from "../data";
-import { Conditions } from "../programs/Conditions";
+import { paged, type PortalProgram, useProgram, useProgramChanges } from "../data";
+import { Introduction } from "../programs/Conditions";
 import { ApplicationForm, Taking } from "../programs/Join";
 import { Account, LoggedInAs } from "./Account";
 import { Branded, Waiting } from "./Branded";
@@ -52,12 +51,8 @@ export default function ProgramPage() {
       actions={login.status === "in" && <LinkButton href="/">{t.account.toHome}</LinkButton>}
     >
       <div className={css.columns}>
-        <div className={kit.page}>
-          {program.description && <p className={kit.text}>{program.description}</p>}
-          {program.publicText && <p className={kit.text}>{program.publicText}</p>}
-          <Conditions program={program} />
-        </div>
-        {login.status === "in" ? <Joining program={program} mode={mode} user={login.user} /> : <Visiting program={program} />}
+        <Introduction program={program} />
+        {login.status === "in" ? <Joining program={program} user={login.user} /> : <Visiting program={program} />}
       </div>
     </Branded>
   );
@@ -77,18 +72,10 @@ function Visiting({ program }: { program: PortalProgram }) {
 }
 
 /** The application, or the link of a partner who takes part. */
-function Joining({ program: offer, mode, user }: { program: PortalProgram; mode: Mode; user: User }) {
+function Joining({ program: offer, user }: { program: PortalProgram; user: User }) {
   const { t } = useTexts();
-  const queries = useQueryClient();
-  const [done, setDone] = useState("");
+  const [done, changed] = useProgramChanges();
   const query = useProgram(offer.id);
-  const changed = useCallback(
-    async (text: string) => {
-      await Promise.all(["portal", "programs"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-      setDone(text);
-    },
-    [mode, queries],
-  );
   return (
     <div className={kit.page}>
       {done && <Done key={done}>{done}</Done>}

@@ -9,6 +9,7 @@ import { LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
+import { CodeField } from "../account/CodeField";
 import { confirmed } from "../settings/secrets";
 import { looksLikeIban, validIban } from "./iban";
 
@@ -60,7 +61,7 @@ export default function MethodForm() {
           {method === "bank_transfer" && <TextField name="accountHolder" label={t.payouts.holder} autoComplete="name" isRequired />}
           <Notice>{t.payouts.rule}</Notice>
           {login.status === "in" && login.user.secondFactor ? (
-            <TextField name="code" label={`${t.payouts.confirm}: ${t.form.code}`} hint={t.form.codeHint} autoComplete="one-time-code" isRequired />
+            <CodeField label={`${t.payouts.confirm}: ${t.form.code}`} />
           ) : (
             <TextField name="password" type="password" label={`${t.payouts.confirm}: ${t.form.password}`} autoComplete="current-password" isRequired />
           )}

@@ -5,6 +5,17 @@ import { Card, Facts } from "../../kit/page";
 import { type Offer, rateOf } from "../data";
 import { rulesOf } from "./rules";
 
+/** What the merchant says about a programme, and its conditions. */
+export function Introduction({ program }: { program: Offer }) {
+  return (
+    <div className={kit.page}>
+      {program.description && <p className={kit.text}>{program.description}</p>}
+      {program.publicText && <p className={kit.text}>{program.publicText}</p>}
+      <Conditions program={program} />
+    </div>
+  );
+}
+
 /** The rate of a programme with its rules, when the money is paid, and the terms. */
 export function Conditions({ program }: { program: Offer }) {
   const { t, f } = useTexts();

@@ -7,6 +7,7 @@ import { Dialog } from "../../kit/dialog";
 import { Badge, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";
+import { CodeField } from "../account/CodeField";
 import { ResendVerification } from "../account/ResendVerification";
 import { confirmed } from "./secrets";
 
@@ -70,7 +71,7 @@ function EmailForm({ secondFactor, onSent, onClose }: { secondFactor: boolean; o
     <Form state={state} label={t.settings.emailChange} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
       <TextField name="newEmail" type="email" label={t.settings.newEmail} autoComplete="email" isRequired />
       <TextField name="password" type="password" label={t.form.currentPassword} autoComplete="current-password" isRequired />
-      {secondFactor && <TextField name="code" label={t.form.code} hint={t.form.codeHint} autoComplete="one-time-code" isRequired />}
+      {secondFactor && <CodeField />}
     </Form>
   );
 }

@@ -9,6 +9,7 @@ import { Done } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
+import { CodeField } from "../account/CodeField";
 import { confirmed } from "./secrets";
 import { sessionsKey } from "./Sessions";
 
@@ -59,7 +60,7 @@ function PasswordForm({ onChanged, onClose }: { onChanged: () => void; onClose: 
       <p>{t.settings.passwordHint}</p>
       <TextField name="currentPassword" type="password" label={t.form.currentPassword} autoComplete="current-password" isRequired autoFocus />
       <TextField name="newPassword" type="password" label={t.form.newPassword} hint={t.form.passwordHint} autoComplete="new-password" isRequired />
-      {secondFactor && <TextField name="code" label={t.form.code} hint={t.form.codeHint} autoComplete="one-time-code" isRequired />}
+      {secondFactor && <CodeField />}
     </Form>
   );
 }

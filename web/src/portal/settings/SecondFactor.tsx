@@ -9,6 +9,7 @@ import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
 import { CopyButton, download, qrAddress } from "../../kit/sharing";
+import { CodeField } from "../account/CodeField";
 import type { Schemas } from "../data";
 import { confirmed } from "./secrets";
 import { sessionsKey } from "./Sessions";
@@ -139,7 +140,7 @@ function Disable({ onClose }: { onClose: () => void }) {
     <Dialog title={t.settings.factorTitle} open onClose={onClose}>
       <p>{t.settings.factorDisableHint}</p>
       <Form state={state} label={t.settings.factorDisable} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="code" label={t.form.code} hint={t.form.codeHint} autoComplete="one-time-code" isRequired autoFocus />
+        <CodeField autoFocus />
       </Form>
     </Dialog>
   );
