@@ -89,10 +89,8 @@ func prepareTab(ctx context.Context, t *testing.T, sys *system, u user) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.do(chromedp.EmulateViewport(u.width, 800), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, cdplog.Enable, cdp.Empty{})
-		return err
-	}))
+	p.do(chromedp.EmulateViewport(u.width, 800))
+	command(p, cdplog.Enable, cdp.Empty{})
 	t.Cleanup(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -141,6 +139,16 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(p.ctx, actions...); err != nil {
 		p.Fatal(err)
 	}
+}
+
+// command sends a command of the DevTools protocol to the tab, and returns its result.
+func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
+	p.Helper()
+	result, err := chromedp.Run(p.ctx, func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) })
+	if err != nil {
+		p.Fatal(err)
+	}
+	return result
 }
 
 // query returns the elements with a role and a name. An empty name matches all names.
@@ -288,10 +296,7 @@ func (p *tab) fill(name, text string) {
 	call[bool](p, node, `function() { this.select(); return true; }`)
 	p.do(chromedp.KeyEvent(kb.Delete))
 	if text != "" {
-		p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-			_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: text})
-			return err
-		}))
+		command(p, input.InsertText, input.InsertTextParams{Text: text})
 	}
 }
 
@@ -343,12 +348,9 @@ func (p *tab) wantPath(want string) {
 // setAppearance makes the browser prefer light or dark.
 func (p *tab) setAppearance(scheme string) {
 	p.Helper()
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	}))
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
 }
 
 // wantAccessible checks the page with axe, in light and dark.

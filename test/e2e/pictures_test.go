@@ -340,10 +340,7 @@ func renderLogo(ctx context.Context, t *testing.T) string {
 func newPictureTab(ctx context.Context, t *testing.T, sys *system, u user, partner caller) *tab {
 	t.Helper()
 	p := newTab(ctx, t, sys, u)
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
-		return err
-	}))
+	command(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
 	p.open("/portal/login")
 	p.logIn(partner.email, password)
 	p.find("navigation", "")

@@ -7,9 +7,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 )
 
 // TestPortalMoney does what partners do about their money and their account, with the mouse,
@@ -275,8 +273,5 @@ func (p *tab) wantLoggedOut(partner caller) {
 // screen.
 func (p *tab) setMedia(medium string) {
 	p.Helper()
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium})
-		return err
-	}))
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium})
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -20,9 +19,10 @@ import (
 // portalPage is a page of the portal with the addresses below /portal/test at which the test
 // opens it.
 type portalPage struct {
-	// data show records. empty show that there are none, to a partner without programmes.
+	// The pages at data show records. A partner without programmes opens those at empty, which
+	// say that there are no records.
 	data, empty []string
-	// isPublic means that people open the page who are not logged in.
+	// isPublic means that the page needs no login.
 	isPublic bool
 	// isStatic means that the page loads nothing, so it shows no error if the API fails.
 	isStatic bool
@@ -237,19 +237,13 @@ func (p *tab) wantPage(address string, sizes []user, schemes []string) {
 func (p *tab) breakAPI() {
 	p.Helper()
 	p.block("/api/v1/*")
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		const hurry = `{ const wait = setTimeout; window.setTimeout = (then, ms, ...rest) => wait(then, ms / 20, ...rest); }`
-		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: hurry})
-		return err
-	}))
+	const hurry = `{ const wait = setTimeout; window.setTimeout = (then, ms, ...rest) => wait(then, ms / 20, ...rest); }`
+	command(p, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: hurry})
 }
 
 // block makes requests of the tab fail before they are sent.
 func (p *tab) block(paths string) {
 	p.Helper()
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		blocked := []*network.BlockPattern{{URLPattern: p.system.api + paths, Block: true}}
-		_, err := cdp.Call(ctx, t, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
-		return err
-	}))
+	blocked := []*network.BlockPattern{{URLPattern: p.system.api + paths, Block: true}}
+	command(p, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
 }

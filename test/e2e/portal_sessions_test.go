@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -159,17 +158,11 @@ func (p *tab) another() *tab {
 // session returns the session of the tab, as somebody has it who steals its cookie.
 func (p *tab) session() browserSession {
 	p.Helper()
-	cookie, err := chromedp.Run(p.ctx, func(ctx context.Context, t *chromedp.Target) (string, error) {
-		found, err := cdp.Call(ctx, t, network.GetCookies, network.GetCookiesParams{})
-		if err != nil || len(found.Cookies) != 1 {
-			return "", fmt.Errorf("the tab has %d cookies (error %w), want one", len(found.Cookies), err)
-		}
-		return found.Cookies[0].Name + "=" + found.Cookies[0].Value, nil
-	})
-	if err != nil {
-		p.Fatal(err)
+	found := command(p, network.GetCookies, network.GetCookiesParams{}).Cookies
+	if len(found) != 1 {
+		p.Fatalf("the tab has %d cookies, want one", len(found))
 	}
-	return browserSession{p.system.page().withHeader("Cookie", cookie), "partner"}
+	return browserSession{p.system.page().withHeader("Cookie", found[0].Name+"="+found[0].Value), "partner"}
 }
 
 // loseNextResponse makes the next request to a path fail after the service has handled it.
@@ -184,11 +177,8 @@ func (p *tab) loseNextResponse(path string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		pattern := &fetch.RequestPattern{URLPattern: "*" + path, RequestStage: fetch.RequestStageResponse}
-		_, err := cdp.Call(ctx, t, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{pattern}})
-		return err
-	}))
+	pattern := &fetch.RequestPattern{URLPattern: "*" + path, RequestStage: fetch.RequestStageResponse}
+	command(p, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{pattern}})
 	go func() {
 		select {
 		case id := <-paused:

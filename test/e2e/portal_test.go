@@ -31,10 +31,7 @@ func TestPortal(t *testing.T) {
 					p.find("image", "Garden Shop")
 					if email == unknown {
 						p.press("button", "Create account")
-						p.fill("Name", "Pia New")
-						p.fill("E-mail address", email)
-						p.fill("Password", password)
-						p.press("button", "Create account")
+						p.register(email)
 					} else {
 						p.logIn(email, "a wrong password")
 						p.wantText("The e-mail address, the password or the code is wrong.")
@@ -66,6 +63,15 @@ func TestPortal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// register fills the form that creates an account, and sends it.
+func (p *tab) register(email string) {
+	p.Helper()
+	p.fill("Name", "Pia New")
+	p.fill("E-mail address", email)
+	p.fill("Password", password)
+	p.press("button", "Create account")
 }
 
 // logIn fills the form of the login and sends it.
