@@ -211,7 +211,7 @@ type NotificationText struct {
 	Severity string // info, warning or critical
 	// ActionURL is an http or https URL, or empty.
 	ActionURL string
-	// Workspace is the workspace that the notification is about; nil if there is none.
+	// Workspace is the workspace of the notification; nil if it belongs to none.
 	Workspace *affiliate.WorkspaceID
 	CreatedAt time.Time
 }
@@ -296,7 +296,8 @@ func (c *Composer) brand(ctx context.Context, m notification.Mail, workspace *af
 	return nil
 }
 
-// commonWorkspace returns the workspace that all notifications are about; nil if there is none.
+// commonWorkspace returns the workspace of the notifications if they all belong to the same one,
+// and otherwise nil.
 func commonWorkspace(texts []NotificationText) *affiliate.WorkspaceID {
 	first := texts[0].Workspace
 	for _, text := range texts {
