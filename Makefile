@@ -97,6 +97,10 @@ pictures: web browser ## write the pictures of the portal in docs/pictures again
 	@fc-list -q Inter || { echo 'make pictures: install the font Inter (Debian: apt-get install fonts-inter)' >&2; exit 1; }
 	@$(WITHSERVERS) -- go test $(TEST_BUILD) -tags pictures -vet=off -count=1 -run '^TestPictures$$' ./test/e2e
 
+.PHONY: paint
+paint: web browser ## measure when the pages for visitors are visible, on a slow network and a slow processor
+	@$(WITHSERVERS) -- go test $(TEST_BUILD) -tags paint -vet=off -count=1 -v -run '^TestPaint$$' ./test/e2e
+
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
 ifeq ($(BASE),)

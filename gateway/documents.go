@@ -40,9 +40,9 @@ func (g *gateway) handleDocuments() error {
 	return nil
 }
 
-// describe returns the description of the public page of a programme, for previews of links. It
-// is empty for other pages and if the core does not return the programme. The core counts the
-// call in the rate limit zone of the same operation of the API.
+// describe returns the description of the public page of a programme. It is empty for other pages
+// and if the core does not return the programme. The core counts the call in the rate limit zone
+// of the same operation of the API.
 func (g *gateway) describe(c *call, r *http.Request) site.Description {
 	slugs, mode := strings.Split(c.path["path"], "/"), affiliatev1.Mode_MODE_LIVE
 	if slugs[0] == "test" {
@@ -58,9 +58,14 @@ func (g *gateway) describe(c *call, r *http.Request) site.Description {
 	if err != nil {
 		return site.Description{}
 	}
+	body, err := marshaler{}.Marshal(program)
+	if err != nil {
+		panic(err) // the message is one that the API returns
+	}
 	return site.Description{
-		Title: program.GetName() + " · " + program.GetBranding().GetName(),
-		Text:  cmp.Or(program.GetDescription(), program.GetRate()),
+		Title:   program.GetName() + " · " + program.GetBranding().GetName(),
+		Text:    cmp.Or(program.GetDescription(), program.GetRate()),
+		Program: body,
 	}
 }
 

@@ -99,7 +99,7 @@ func TestSite_DescribesProgrammes(t *testing.T) {
 		}
 	}
 	const title = "&lt;/title&gt;&lt;img src=x onerror=alert(1)&gt; · Käfer &amp; Co"
-	const plain = "<title>Partner portal</title>"
+	const plain = "<title>Partner portal</title>\n<meta name=\"robots\" content=\"noindex\">\n<link rel=\"icon\" href=\"data:,\">\n<link"
 	notFound := coreError(codes.NotFound, "NOT_FOUND", "Not found.", nil)
 	for name, tc := range map[string]struct {
 		path    string
@@ -110,13 +110,14 @@ func TestSite_DescribesProgrammes(t *testing.T) {
 	}{
 		"description": {
 			path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, program: program(&text),
-			want: []string{"<title>" + title + "</title>", `<meta name="description" content="Write &#34;about&#34; us &lt;script&gt;">`, `<meta property="og:title" content="` + title},
+			want: []string{"<title>" + title + "</title>", `<meta name="description" content="Write &#34;about&#34; us &lt;script&gt;">`, `<meta property="og:title" content="` + title,
+				`<script type="application/json" id="program">{"id":"",`, `"description":"Write \"about\" us \u003cscript\u003e",`},
 		},
 		"rate, in test mode": {
 			path: "/portal/test/kaefer/friends", mode: affiliatev1.Mode_MODE_TEST, program: program(nil),
 			want: []string{"<title>" + title + "</title>", `content="20% of each sale"`},
 		},
-		"unknown":                 {path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, err: notFound, want: []string{plain, `content="noindex"`}},
+		"unknown":                 {path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, err: notFound, want: []string{plain}},
 		"the core does not work":  {path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, err: coreError(codes.Internal, "INTERNAL_ERROR", "Internal error.", nil), want: []string{plain}},
 		"a page of the portal":    {path: "/portal/programs/1", want: []string{plain}},
 		"a page in test mode":     {path: "/portal/test/payouts/method", want: []string{plain}},

@@ -10,6 +10,7 @@ package site
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -54,8 +55,13 @@ const (
 	permissions = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
 )
 
-// Description is the title and the text of a page in previews of links.
-type Description struct{ Title, Text string }
+// Description describes the public page of a programme.
+type Description struct {
+	// Title and Text are shown in previews of links.
+	Title, Text string
+	// Program is the programme as the API returns it, so that the page does not request it.
+	Program json.RawMessage
+}
 
 // Site serves the built files. It is safe for concurrent use.
 type Site struct{ content atomic.Pointer[content] }
@@ -122,8 +128,8 @@ func Built(files fs.FS) bool {
 	return err == nil
 }
 
-// ServePage serves the page of a pattern. description replaces the title and the description
-// of the page if its title is not empty.
+// ServePage serves the page of a pattern. description is written into the page; its fields may be
+// empty.
 func (s *Site) ServePage(w http.ResponseWriter, r *http.Request, page string, description Description) {
 	var body bytes.Buffer
 	if err := s.content.Load().pages[page].Execute(&body, description); err != nil {

@@ -209,10 +209,11 @@ func (m metafile) head(entry string) (string, error) {
 			}
 		}
 	}
+	// The entry is the largest script, so it is requested first.
+	fmt.Fprintf(&head, "<script type=\"module\" src=\"%s\"></script>\n", address(script))
 	for _, file := range now {
 		fmt.Fprintf(&head, "<link rel=\"modulepreload\" href=\"%s\">\n", address(file))
 	}
-	fmt.Fprintf(&head, "<script type=\"module\" src=\"%s\"></script>\n", address(script))
 	return head.String(), nil
 }
 

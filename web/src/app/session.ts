@@ -6,7 +6,7 @@ import { post } from "./request";
 export type OpenedSession = Omit<components["schemas"]["SessionResponse"], "refreshToken">;
 export type User = NonNullable<OpenedSession["user"]>;
 
-/** The state of the session in this tab. It is unknown until the first renewal has ended. */
+/** The state of the session in this tab. If this browser is logged in, it is unknown until the first renewal has ended. */
 export type SessionState =
   | { status: "unknown" }
   | { status: "out"; /** Whether the session ended while it was used. */ ended: boolean }
@@ -24,7 +24,7 @@ const renewBefore = 60_000;
  * tab reaches the others at once.
  */
 export class BrowserSession {
-  private state: SessionState = { status: "unknown" };
+  private state: SessionState;
   private accessToken = "";
   private expiresAt = 0;
   private readonly listeners = new Set<() => void>();
@@ -35,6 +35,7 @@ export class BrowserSession {
 
   constructor(private readonly kind: "partner" | "merchant") {
     this.mark = `tributary-${kind}`;
+    this.state = localStorage.getItem(this.mark) ? { status: "unknown" } : { status: "out", ended: false };
     this.channel = new BroadcastChannel(this.mark);
     this.channel.onmessage = ({ data }: MessageEvent<Message>) => {
       if (data.type === "opened") this.store(data.session);
@@ -51,7 +52,7 @@ export class BrowserSession {
 
   /** Continues the login of this browser, if there is one. */
   async resume(): Promise<void> {
-    if (!localStorage.getItem(this.mark)) return this.close(false);
+    if (this.state.status !== "unknown") return;
     try {
       await this.renew("");
     } catch (error) {

@@ -56,7 +56,7 @@ export function useDefaultLanguage(wanted: Language | null | undefined): boolean
 /** Provides the texts and formats. It renders nothing until the texts of the language are loaded. */
 export function TextsProvider({ children }: { children: ReactNode }) {
   const [language, showLanguage] = useState(initialLanguage);
-  const [loaded, setLoaded] = useState<{ language: Language; texts: Texts } | null>(null);
+  const [loaded, setLoaded] = useState<{ language: Language; texts: Texts } | null>(language === "en" ? { language, texts: en } : null);
   useEffect(() => {
     document.documentElement.lang = language;
     let current = true;

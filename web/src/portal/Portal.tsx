@@ -9,8 +9,9 @@ import { Failure, Skeleton } from "../kit/feedback";
 import { Page } from "../kit/page";
 import { Frame } from "./account/Frame";
 import { Login, Register } from "./account/Login";
+import { ProgramPage } from "./join/ProgramPage";
 
-// Only the login and the registration are loaded at once.
+// Only the login, the registration and the page of a programme are loaded at once.
 const account = (page: "ForgotPassword" | "ResetPassword" | "Unsubscribe" | "VerifyEmail") =>
   lazy(async () => ({ default: (await import("./account/mailed"))[page] }));
 const ForgotPassword = account("ForgotPassword");
@@ -18,7 +19,6 @@ const ResetPassword = account("ResetPassword");
 const Unsubscribe = account("Unsubscribe");
 const VerifyEmail = account("VerifyEmail");
 const AcceptInvite = lazy(() => import("./join/AcceptInvite"));
-const ProgramPage = lazy(() => import("./join/ProgramPage"));
 
 /** The menu is loaded while the session is renewed, or while the partner logs in. */
 const loadShell = () => import("./Shell");

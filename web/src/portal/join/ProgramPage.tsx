@@ -1,25 +1,32 @@
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect } from "react";
 import { useParams } from "wouter";
 
 import { TributaryError, useApp, useSession } from "../../app/app";
 import { get } from "../../app/request";
-import type { User } from "../../app/session";
 import { useTexts } from "../../app/texts";
 import { LinkButton } from "../../kit/controls";
-import { Done, Failure, Loaded, Notice } from "../../kit/feedback";
-import kit from "../../kit/kit.module.css";
+import { Failure, Notice, Skeleton } from "../../kit/feedback";
 import { Card } from "../../kit/page";
 import { Frame } from "../account/Frame";
 import css from "../account/frame.module.css";
-import { ResendVerification } from "../account/ResendVerification";
-import { paged, type PortalProgram, useProgram, useProgramChanges } from "../data";
+import { paged, type PortalProgram } from "../data";
 import { Introduction } from "../programs/Conditions";
-import { ApplicationForm, Taking } from "../programs/Join";
-import { Account, LoggedInAs } from "./Account";
+import { Account } from "./Account";
 import { Branded, Waiting } from "./Branded";
 
+/** The form of an application is loaded while the visitor logs in. */
+const loadJoining = () => import("./Joining");
+const Joining = lazy(loadJoining);
+
+/** The address that the browser has opened, and its programme, which the gateway has written into the page. */
+const opened = {
+  path: location.pathname,
+  program: JSON.parse(document.getElementById("program")?.textContent ?? "null") as PortalProgram | null,
+};
+
 /** The public page of a programme, on which anybody can apply. */
-export default function ProgramPage() {
+export function ProgramPage() {
   const { workspace = "", program: slug = "" } = useParams<{ workspace: string; program: string }>();
   const { mode, session } = useApp();
   const { t } = useTexts();
@@ -28,6 +35,8 @@ export default function ProgramPage() {
     ...paged, // the page stays when the visitor logs in
     queryKey: [mode, "portal", workspace, slug],
     queryFn: () => get<PortalProgram>(`/api/v1/portal/programs/${encodeURIComponent(workspace)}/${encodeURIComponent(slug)}?mode=${mode}`),
+    initialData: (location.pathname === opened.path && opened.program) || undefined,
+    initialDataUpdatedAt: performance.timeOrigin,
   });
   const { data: program, error } = query;
   if (!program) {
@@ -52,7 +61,13 @@ export default function ProgramPage() {
     >
       <div className={css.columns}>
         <Introduction program={program} />
-        {login.status === "in" ? <Joining program={program} user={login.user} /> : <Visiting program={program} />}
+        {login.status === "in" ? (
+          <Suspense fallback={<Skeleton />}>
+            <Joining program={program} user={login.user} />
+          </Suspense>
+        ) : (
+          <Visiting program={program} />
+        )}
       </div>
     </Branded>
   );
@@ -62,43 +77,12 @@ export default function ProgramPage() {
 function Visiting({ program }: { program: PortalProgram }) {
   const { t } = useTexts();
   const byInvitation = program.registrationNeedsInvitation;
+  useEffect(() => void loadJoining(), []);
   return (
     <Card title={t.join.title}>
       <p>{program.autoApprovePartners ? t.join.atOnce : t.join.reviewed}</p>
       {byInvitation && <Notice>{t.join.needsInvitation}</Notice>}
       <Account isNew canRegister={!byInvitation} />
     </Card>
-  );
-}
-
-/** The application, or the link of a partner who takes part. */
-function Joining({ program: offer, user }: { program: PortalProgram; user: User }) {
-  const { t } = useTexts();
-  const [done, changed] = useProgramChanges();
-  const query = useProgram(offer.id);
-  return (
-    <div className={kit.page}>
-      {done && <Done key={done}>{done}</Done>}
-      <LoggedInAs email={user.email} />
-      <Loaded query={query}>
-        {(program) => (
-          <Taking
-            program={program}
-            onChanged={changed}
-            apply={
-              <Card title={t.programs.applyTitle(program.name)}>
-                <p>{offer.autoApprovePartners ? t.join.atOnce : t.join.reviewed}</p>
-                <ApplicationForm program={offer} onChanged={changed} />
-              </Card>
-            }
-          />
-        )}
-      </Loaded>
-      {!user.emailVerified && (
-        <Notice tone="warn" action={<ResendVerification />}>
-          {t.home.unverified}
-        </Notice>
-      )}
-    </div>
   );
 }
