@@ -36,6 +36,27 @@ type user struct {
 // users are all the ways in which people use the pages.
 var users = []user{{"mouse", 1280, false}, {"keyboard", 1280, true}, {"phone", 360, false}}
 
+// tasks are what people do on the pages, by name.
+type tasks []struct {
+	name string
+	do   func(ctx context.Context, t *testing.T, sys *system, u user)
+}
+
+// run does each task in each of the ways in which people use the pages. With -short it does each task
+// in one way, by turns.
+func (list tasks) run(ctx context.Context, t *testing.T, sys *system) {
+	t.Helper()
+	for i, task := range list {
+		ways := users
+		if testing.Short() {
+			ways = users[i%len(users):][:1]
+		}
+		for _, u := range ways {
+			t.Run(task.name+"/"+u.name, func(t *testing.T) { task.do(ctx, t, sys, u) })
+		}
+	}
+}
+
 // tab is a tab of the browser that shows one of the pages. It finds elements as screen readers
 // do, by their role and their name. It fails the test if the page reports an error, breaks its
 // Content-Security-Policy, requests another host, or is wider than the screen.

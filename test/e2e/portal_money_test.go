@@ -15,18 +15,15 @@ import (
 func TestPortalMoney(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	ctx := startBrowser(t)
-	for _, u := range users {
-		t.Run(u.name, func(t *testing.T) {
-			t.Run("see a commission and its reason", func(t *testing.T) { testSeeCommission(ctx, t, sys, u) })
-			t.Run("find a sale that was not credited", func(t *testing.T) { testFindSale(ctx, t, sys, u) })
-			t.Run("set a payout method with the second factor", func(t *testing.T) { testSetPayoutMethod(ctx, t, sys, u) })
-			t.Run("read the statement of a payout", func(t *testing.T) { testReadStatement(ctx, t, sys, u) })
-			t.Run("end other sessions", func(t *testing.T) { testEndSessions(ctx, t, sys, u) })
-			t.Run("change the password", func(t *testing.T) { testChangePassword(ctx, t, sys, u) })
-			t.Run("choose the language", func(t *testing.T) { testChooseLanguage(ctx, t, sys, u) })
-		})
-	}
+	tasks{
+		{"see a commission and its reason", testSeeCommission},
+		{"find a sale that was not credited", testFindSale},
+		{"set a payout method with the second factor", testSetPayoutMethod},
+		{"read the statement of a payout", testReadStatement},
+		{"end other sessions", testEndSessions},
+		{"change the password", testChangePassword},
+		{"choose the language", testChooseLanguage},
+	}.run(startBrowser(t), t, sys)
 }
 
 func testSeeCommission(ctx context.Context, t *testing.T, sys *system, u user) {

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
@@ -13,55 +14,52 @@ func TestPortal(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	sys.recordMails(t)
-	ctx := startBrowser(t)
-	for _, u := range users {
-		t.Run(u.name, func(t *testing.T) {
-			t.Run("join by invitation", func(t *testing.T) {
-				f, _ := sys.newPublicProgram(t, object{"isPublic": false})
-				group := f.merchant.post(t, f.programPath()+"/groups", object{"name": "Best", "percentage": 33}).wantStatus(http.StatusCreated).text("id")
-				known, unknown := sys.newPartner(t), uniqueName("partner")+"@example.com"
-				recovery := known.enableFactor(t)
-				for _, email := range []string{known.email, unknown} {
-					f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email, "groupId": group}).wantStatus(http.StatusCreated)
-					p := newTab(ctx, t, sys, u)
-					p.open("/accept-invite#kind=partner&token=" + sys.takeToken(t, notification.MailParticipantInvite, email))
-					p.wantText("Garden Shop invites you to become a partner in the programme Garden Friends.")
-					p.wantText("33% of each sale (Your own rate)")
-					p.wantText(email[:1] + "***@example.com")
-					p.find("image", "Garden Shop")
-					if email == unknown {
-						p.press("button", "Create account")
-						p.register(email)
-					} else {
-						p.logIn(email, "a wrong password")
-						p.wantText("The e-mail address, the password or the code is wrong.")
-						p.logIn(email, password)
-						p.wantText("Your account has a second factor.")
-						p.fill("Code", recovery[0])
-						p.press("button", "Continue")
-					}
-					p.find("button", "Accept invitation")
-					p.press("button", "Accept invitation")
-					p.wantText("Must be true because the programme has terms.")
-					p.wantText("Be honest.")
-					if u.name == "phone" && email == unknown {
-						p.wantAccessible()
-					}
-					p.press("checkbox", "I accept the terms of the programme")
-					p.press("button", "Accept invitation")
-					p.wantText("You are now a partner in the programme.")
-					partner := known.inMode("test")
-					if email == unknown {
-						partner = sys.existing(t, email)
-					}
-					f.wantParticipant(t, partner, object{"status": "approved", "termsVersion": 1, "groupId": group})
-					p.wantOwnLink(f, partner)
-					p.press("link", "Go to your start page")
-					p.wantPath("/portal/test")
-					p.find("heading", "Your programmes")
-				}
-			})
-		})
+	tasks{{"join by invitation", testJoinByInvitation}}.run(startBrowser(t), t, sys)
+}
+
+func testJoinByInvitation(ctx context.Context, t *testing.T, sys *system, u user) {
+	f, _ := sys.newPublicProgram(t, object{"isPublic": false})
+	group := f.merchant.post(t, f.programPath()+"/groups", object{"name": "Best", "percentage": 33}).wantStatus(http.StatusCreated).text("id")
+	known, unknown := sys.newPartner(t), uniqueName("partner")+"@example.com"
+	recovery := known.enableFactor(t)
+	for _, email := range []string{known.email, unknown} {
+		f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email, "groupId": group}).wantStatus(http.StatusCreated)
+		p := newTab(ctx, t, sys, u)
+		p.open("/accept-invite#kind=partner&token=" + sys.takeToken(t, notification.MailParticipantInvite, email))
+		p.wantText("Garden Shop invites you to become a partner in the programme Garden Friends.")
+		p.wantText("33% of each sale (Your own rate)")
+		p.wantText(email[:1] + "***@example.com")
+		p.find("image", "Garden Shop")
+		if email == unknown {
+			p.press("button", "Create account")
+			p.register(email)
+		} else {
+			p.logIn(email, "a wrong password")
+			p.wantText("The e-mail address, the password or the code is wrong.")
+			p.logIn(email, password)
+			p.wantText("Your account has a second factor.")
+			p.fill("Code", recovery[0])
+			p.press("button", "Continue")
+		}
+		p.find("button", "Accept invitation")
+		p.press("button", "Accept invitation")
+		p.wantText("Must be true because the programme has terms.")
+		p.wantText("Be honest.")
+		if u.name == "mouse" && email == unknown {
+			p.wantAccessible()
+		}
+		p.press("checkbox", "I accept the terms of the programme")
+		p.press("button", "Accept invitation")
+		p.wantText("You are now a partner in the programme.")
+		partner := known.inMode("test")
+		if email == unknown {
+			partner = sys.existing(t, email)
+		}
+		f.wantParticipant(t, partner, object{"status": "approved", "termsVersion": 1, "groupId": group})
+		p.wantOwnLink(f, partner)
+		p.press("link", "Go to your start page")
+		p.wantPath("/portal/test")
+		p.find("heading", "Your programmes")
 	}
 }
 
