@@ -219,6 +219,7 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
 	buyInTheShop(t, first)
+	buyThroughThePortal(t, first)
 	fillInForms(t, first)
 	triggerStripe(t, dir, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
@@ -276,8 +277,8 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 		}
 	}
 	r.runWalkthrough(t, "bash")
-	if n := commissions(t, second); n != 8 {
-		t.Errorf("got %d commissions, want 8: from three walkthroughs, two purchases in the shop, and three sales at Stripe", n)
+	if n := commissions(t, second); n != 11 {
+		t.Errorf("got %d commissions, want 11: from three walkthroughs, five purchases in the shop, and three sales at Stripe", n)
 	}
 	triggerStripe(t, dir, second)
 

@@ -211,6 +211,7 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, stripe *str
 	d := &demo{
 		api:       apiClient{url: at.apiURL(), printLine: say},
 		collector: apiClient{url: at.collectorURL(), printLine: say},
+		shopURL:   "http://" + at.shop + "/",
 		stripeURL: stripe.address(),
 		values:    saved,
 		printLine: say,

@@ -48,6 +48,8 @@ var demoNames = []string{
 // partners.
 type demo struct {
 	api, collector apiClient
+	// shopURL is the address of the demo shop.
+	shopURL string
 	// stripeURL is the address of the stand-in for Stripe. It is empty if there is none.
 	stripeURL string
 	// values are the variables of .dev/env. seed updates them.
@@ -67,6 +69,8 @@ type program struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
+	// LandingURL is the page to which the links of partners lead.
+	LandingURL string `json:"landingUrl"`
 }
 
 type participant struct {
@@ -204,8 +208,8 @@ func (d *demo) ensureServiceToken(ctx context.Context, merchant apiClient, mode 
 	return err
 }
 
-// ensureProgram finds or creates a programme, and activates it. A created programme has no hold
-// period, and its commissions are not approved automatically.
+// ensureProgram finds or creates a programme whose links lead to the demo shop, and activates it. A
+// created programme has no hold period, and its commissions are not approved automatically.
 func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 	var p program
 	id := d.values[programIDName]
@@ -236,6 +240,12 @@ func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 			return err
 		}
 		d.values[programIDName], d.values[referralCodeName] = p.ID, ""
+	}
+	// The shop may have another port than in the run before.
+	if p.LandingURL != d.shopURL {
+		if err := merchant.call(ctx, http.MethodPatch, "/api/v1/programs/"+p.ID, map[string]any{"landingUrl": d.shopURL}, nil); err != nil {
+			return err
+		}
 	}
 	if p.Status == "active" {
 		return nil

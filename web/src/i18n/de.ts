@@ -6,6 +6,7 @@ const de: Texts = {
   loading: "Wird geladen",
   copy: "Kopieren",
   copied: "Kopiert",
+  notCopied: "Text von Hand kopieren",
   share: "Teilen",
   cancel: "Abbrechen",
   save: "Speichern",

@@ -4,6 +4,7 @@ const en = {
   loading: "Loading",
   copy: "Copy",
   copied: "Copied",
+  notCopied: "Copy the text by hand",
   share: "Share",
   cancel: "Cancel",
   save: "Save",

@@ -5,18 +5,26 @@ import { useTexts } from "../app/texts";
 import { Button } from "./controls";
 import css from "./kit.module.css";
 
-/** A button that copies a text. */
+/** A button that copies a text, and says so, or that the browser does not allow it. */
 export function CopyButton({ text, kind }: { text: string; kind?: "primary" }) {
   const { t } = useTexts();
-  const [copied, setCopied] = useState(false);
+  const [result, setResult] = useState<string | null>(null);
   useEffect(() => {
-    if (!copied) return;
-    const timer = setTimeout(() => setCopied(false), 2500);
+    if (!result) return;
+    const timer = setTimeout(() => setResult(null), 2500);
     return () => clearTimeout(timer);
-  }, [copied]);
+  }, [result]);
   return (
-    <Button kind={kind} onPress={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
-      <span aria-live="polite">{copied ? t.copied : t.copy}</span>
+    <Button
+      kind={kind}
+      onPress={() =>
+        void navigator.clipboard.writeText(text).then(
+          () => setResult(t.copied),
+          () => setResult(t.notCopied),
+        )
+      }
+    >
+      <span aria-live="polite">{result ?? t.copy}</span>
     </Button>
   );
 }
