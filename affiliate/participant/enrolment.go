@@ -39,12 +39,15 @@ func newAcceptedParticipant(program program.Program, partner account.User, terms
 	return p, err
 }
 
+// termsMissing is the fault of an acceptance without the terms.
+const termsMissing = "must be true because the programme has terms"
+
 // acceptTerms stores the acceptance of the terms. Errors: VALIDATION_ERROR if the programme has
 // terms that were not accepted, TERMS_CHANGED if the partner has seen an older version.
 func acceptTerms(p *Participant, program program.Program, terms TermsAcceptance, at time.Time) error {
 	switch {
 	case program.HasTerms() && !terms.Accepted:
-		return affiliate.Invalid("accept_terms", "must be true because the programme has terms")
+		return affiliate.Invalid("accept_terms", termsMissing)
 	case program.HasTerms() && terms.Version != nil && *terms.Version != program.TermsVersion:
 		return affiliate.Refuse(affiliate.ReasonTermsChanged)
 	case !terms.Accepted:
@@ -61,14 +64,18 @@ func acceptTerms(p *Participant, program program.Program, terms TermsAcceptance,
 // the programme approves partners automatically. Errors: VALIDATION_ERROR if an answer is missing
 // or invalid, or if the programme has terms that were not accepted; TERMS_CHANGED.
 func Apply(target program.Program, partner account.User, answers map[string]string, terms TermsAcceptance, at time.Time) (Participant, error) {
-	p, err := newAcceptedParticipant(target, partner, terms, at)
-	if err != nil {
-		return p, err
+	answers, found := program.CheckAnswers(target.Questions, answers)
+	if target.HasTerms() && !terms.Accepted {
+		found.Add("accept_terms", termsMissing)
 	}
+	if err := found.Err(); err != nil {
+		return Participant{}, err
+	}
+	p, err := newAcceptedParticipant(target, partner, terms, at)
 	if target.AutoApprovePartners {
 		p.Status, p.ApprovedAt = Approved, &at
 	}
-	p.Answers, err = program.CheckAnswers(target.Questions, answers)
+	p.Answers = answers
 	return p, err
 }
 

@@ -78,8 +78,8 @@ func CheckQuestions(questions []Question) affiliate.Violations {
 }
 
 // CheckAnswers validates the answers to the questions of a programme, and returns them without empty
-// answers. A programme without questions accepts all answers. Errors: VALIDATION_ERROR.
-func CheckAnswers(questions []Question, answers map[string]string) (map[string]string, error) {
+// answers. A programme without questions accepts all answers.
+func CheckAnswers(questions []Question, answers map[string]string) (map[string]string, affiliate.Violations) {
 	given := map[string]string{}
 	for key, answer := range answers {
 		if answer = strings.TrimSpace(answer); answer != "" {
@@ -106,7 +106,7 @@ func CheckAnswers(questions []Question, answers map[string]string) (map[string]s
 			found.Add("answers["+key+"]", "must be the answer to a question of the programme")
 		}
 	}
-	return given, found.Err()
+	return given, found
 }
 
 // refuse says what is wrong with an answer that is not empty. It returns "" if nothing is.

@@ -95,10 +95,10 @@ export function Stats({ children }: { children: ReactNode }) {
   return <dl className={css.stats}>{children}</dl>;
 }
 
-/** Names and values of a record. Values that are null, false or empty are left out. */
-export function Facts({ rows }: { rows: [name: string, value: ReactNode][] }) {
+/** Names and values of a record. Values that are null, false or empty are left out. Amounts are aligned at the right. */
+export function Facts({ rows, amounts = false }: { rows: [name: string, value: ReactNode][]; amounts?: boolean }) {
   return (
-    <dl className={css.facts}>
+    <dl className={`${css.facts} ${amounts ? css.amounts : ""}`}>
       {rows
         .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
         .map(([name, value]) => [<dt key={`${name}-name`}>{name}</dt>, <dd key={name}>{value}</dd>])}
@@ -111,6 +111,8 @@ export interface Column<T> {
   cell: (row: T) => ReactNode;
   /** Whether the column contains amounts or numbers, which are aligned at the right. */
   number?: boolean;
+  /** The order of the rows, if it is that of this column. */
+  sort?: "ascending" | "descending";
   /** Whether the column names the row. On a narrow screen, it is the title of the row's card. */
   lead?: boolean;
 }
@@ -134,8 +136,8 @@ export function Table<T extends { id: string }>({
         <caption>{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, number }) => (
-              <th key={name} scope="col" className={number ? css.number : undefined}>
+            {columns.map(({ name, number, sort }) => (
+              <th key={name} scope="col" aria-sort={sort} className={number ? css.number : undefined}>
                 {name}
               </th>
             ))}

@@ -105,7 +105,7 @@ function FurtherLinks({ program }: { program: Program }) {
                   { name: t.links.clicks, cell: (link) => f.number(link.clicks), number: true },
                   { name: t.links.conversions, cell: (link) => f.number(link.conversions), number: true },
                   {
-                    name: t.links.edit,
+                    name: t.links.action,
                     cell: (link) => (
                       <Button small onPress={() => setEditing(link)} aria-label={`${t.links.edit}: ${link.code}`}>
                         {t.links.edit}

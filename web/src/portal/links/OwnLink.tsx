@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 
 import { useTexts } from "../../app/texts";
 import { Notice } from "../../kit/feedback";
+import kit from "../../kit/kit.module.css";
 import { Card, Stat, Stats } from "../../kit/page";
 import { CopyText, QrCode } from "../../kit/sharing";
 import type { Program } from "../data";
@@ -43,6 +44,7 @@ export function OwnLink({
         <Stat name={t.links.conversions} value={f.number(own.conversions)} />
         <Stat name={t.home.earnings} value={f.money(own.commissionCents, program.currency)} />
       </Stats>
+      <p className={kit.muted}>{t.links.numbers}</p>
     </Card>
   );
 }

@@ -118,6 +118,7 @@ function Statement({ payout }: { payout: Payout }) {
       {commissionCount > commissions.length && <p className={kit.muted}>{t.payouts.first(f.number(commissions.length), f.number(commissionCount))}</p>}
       <Card>
         <Facts
+          amounts
           rows={[
             [`${t.payouts.commissions} (${f.number(commissionCount)})`, f.money(amountCents - adjustmentCents, currency)],
             [t.payouts.adjustments, adjustmentCents !== 0 && f.money(adjustmentCents, currency)],
