@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -16,6 +17,7 @@ func TestPortalMoney(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	tasks{
+		{"create a link, share it and see what it earns", testCreateLink},
 		{"see a commission and its reason", testSeeCommission},
 		{"find a sale that was not credited", testFindSale},
 		{"set a payout method with the second factor", testSetPayoutMethod},
@@ -24,6 +26,44 @@ func TestPortalMoney(t *testing.T) {
 		{"change the password", testChangePassword},
 		{"choose the language", testChooseLanguage},
 	}.run(startBrowser(t), t, sys)
+}
+
+func testCreateLink(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", nil)
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	p.open("/portal/test/links")
+	p.press("button", "Create a link")
+	p.fill("Leads to", "https://another.example/")
+	p.press("button", "Save")
+	p.wantFault("Leads to", "allowed")
+	p.fill("Leads to", "https://shop.example/spades")
+	p.fill("Sub-ID (Optional)", "newsletter-7")
+	p.press("button", "Save")
+	address := call[string](p, p.find("textbox", "Address to share"), `function() { return this.value; }`)
+	p.wantFits()
+	created := f.partner.get(t, "/api/v1/partner/links?programId="+f.program).wantStatus(http.StatusOK)
+	created.wantFields(object{"data.0.destinationUrl": "https://shop.example/spades", "data.0.subId": "newsletter-7", "data.0.shortUrl": address})
+	f.code = created.text("data.0.code")
+	p.press("button", "Edit link")
+	p.fill("Sub-ID (Optional)", "newsletter-8")
+	p.press("button", "Save")
+	p.find("heading", "Link "+f.code)
+	p.press("button", "Close")
+	p.wantText("newsletter-8")
+	f.earnCommission(t)
+	eventually(t, waitTimeout, "the list shows what the link has earned", func() error {
+		p.open("/portal/test/links")
+		if row := evaluate[string](p, `[...document.querySelectorAll("tr")].map((row) => row.innerText).join("\n")`); !strings.Contains(row, "$20.00") {
+			return errors.New(row)
+		}
+		return nil
+	})
+	p.press("button", "Show: "+f.code)
+	p.press("button", "Delete")
+	p.find("heading", "Delete this link?")
+	p.press("button", "Delete")
+	p.wantText("No further links yet")
+	f.partner.get(t, "/api/v1/partner/links?programId="+f.program).wantStatus(http.StatusOK).wantFields(object{"total": 1})
 }
 
 func testSeeCommission(ctx context.Context, t *testing.T, sys *system, u user) {

@@ -7,6 +7,7 @@ import { createTributary, type Tributary } from "../../../clients/typescript/src
 import { TributaryError } from "../../../clients/typescript/src/errors.js";
 import type { BrowserSession, SessionState } from "./session";
 
+export type { Tributary } from "../../../clients/typescript/src/client.js";
 export { TributaryError, unwrap } from "../../../clients/typescript/src/errors.js";
 
 /** An error whose message is a text for the user. */

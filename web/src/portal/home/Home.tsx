@@ -190,11 +190,12 @@ function Activity() {
                   { name: t.home.day, cell: (row) => f.date(row.id), lead: true },
                   { name: t.home.clicks, cell: (row) => f.number(row.clicks), number: true },
                   { name: t.home.sales, cell: (row) => f.number(row.conversions), number: true },
+                  { name: t.home.earnings, cell: (row) => f.money(row.commissionCents, summary.currency), number: true },
                 ]}
               />
             ) : (
               <Suspense fallback={<Skeleton />}>
-                <Chart points={points} />
+                <Chart points={points} currency={summary.currency} />
               </Suspense>
             )}
           </>

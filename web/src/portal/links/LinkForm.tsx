@@ -13,13 +13,11 @@ export function LinkForm({
   link,
   onDone,
   onClose,
-  onDelete,
 }: {
   program: Program;
   link: PartnerLink | null;
-  onDone: () => void;
+  onDone: (saved: PartnerLink) => void;
   onClose: () => void;
-  onDelete: (link: PartnerLink) => void;
 }) {
   const { api } = useApp();
   const { t } = useTexts();
@@ -30,12 +28,11 @@ export function LinkForm({
         const utm = { source: source || null, medium: medium || null, campaign: campaign || null };
         if (link) {
           const body = { destinationUrl, subId: subId || null, utm };
-          unwrap(await api.PATCH("/api/v1/partner/links/{linkId}", { params: { path: { linkId: link.id } }, body }));
+          onDone(unwrap(await api.PATCH("/api/v1/partner/links/{linkId}", { params: { path: { linkId: link.id } }, body })));
         } else {
           const body = { programId: program.id, destinationUrl, ...(code && { code }), ...(subId && { subId }), utm };
-          unwrap(await api.POST("/api/v1/partner/links", { body }));
+          onDone(unwrap(await api.POST("/api/v1/partner/links", { body })));
         }
-        onDone();
       },
       [api, link, program.id, onDone],
     ),
@@ -46,16 +43,7 @@ export function LinkForm({
       <Form
         state={state}
         label={t.save}
-        secondary={
-          <>
-            <Button onPress={onClose}>{t.cancel}</Button>
-            {link && (
-              <Button kind="danger" onPress={() => onDelete(link)}>
-                {t.links.remove}
-              </Button>
-            )}
-          </>
-        }
+        secondary={<Button onPress={onClose}>{t.cancel}</Button>}
       >
         <TextField
           name="destinationUrl"

@@ -2,13 +2,15 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
+import { type Tributary, unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton } from "../../kit/controls";
+import { Dialog } from "../../kit/dialog";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
+import { CopyText, QrCode } from "../../kit/sharing";
 import { isCapped, paged, pageOf, type PartnerLink, type Program, type Schemas, usePrograms } from "../data";
 import { DeleteLink, LinkForm } from "./LinkForm";
 import { OwnLink } from "./OwnLink";
@@ -66,30 +68,31 @@ function FurtherLinks({ program }: { program: Program }) {
   const { t, f } = useTexts();
   const queries = useQueryClient();
   const page = usePage();
-  const [editing, setEditing] = useState<PartnerLink | "new" | null>(null);
-  const [deleting, setDeleting] = useState<PartnerLink | null>(null);
+  const [open, setOpen] = useState<{ view: "details" | "form" | "delete"; link: PartnerLink | null } | null>(null);
+  const close = () => setOpen(null);
   const query = useQuery({
     ...paged,
     queryKey: [mode, "links", program.id, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      const list = api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } });
+      const earned = await earningsOf(api, program.id);
+      const result = await list;
+      return { ...unwrap(result), capped: isCapped(result.response), earned };
     },
   });
-  const changed = () => {
-    setEditing(null);
-    setDeleting(null);
+  const changed = (link: PartnerLink | null) => {
+    setOpen(link && { view: "details", link });
     void queries.invalidateQueries({ queryKey: [mode, "links"] });
   };
   const add = program.participation?.status !== "rejected" && program.participation?.status !== "suspended" && (
-    <Button kind="primary" onPress={() => setEditing("new")}>
+    <Button kind="primary" onPress={() => setOpen({ view: "form", link: null })}>
       {t.links.create}
     </Button>
   );
   return (
     <Card title={t.links.more} action={add}>
       <Loaded query={query}>
-        {({ data, total, capped }) => {
+        {({ data, total, capped, earned }) => {
           const links = data.filter((link) => !link.isDefault);
           if (links.length === 0 && page === 1) return <Empty title={t.links.none}>{t.links.moreHint}</Empty>;
           return (
@@ -104,11 +107,12 @@ function FurtherLinks({ program }: { program: Program }) {
                   { name: t.links.subId, cell: (link) => link.subId ?? "–" },
                   { name: t.links.clicks, cell: (link) => f.number(link.clicks), number: true },
                   { name: t.links.conversions, cell: (link) => f.number(link.conversions), number: true },
+                  { name: t.home.earnings, cell: (link) => f.money(earned.get(link.id) ?? 0, program.currency), number: true },
                   {
                     name: t.links.action,
                     cell: (link) => (
-                      <Button small onPress={() => setEditing(link)} aria-label={`${t.links.edit}: ${link.code}`}>
-                        {t.links.edit}
+                      <Button small onPress={() => setOpen({ view: "details", link })} aria-label={`${t.links.open}: ${link.code}`}>
+                        {t.links.open}
                       </Button>
                     ),
                   },
@@ -119,21 +123,48 @@ function FurtherLinks({ program }: { program: Program }) {
           );
         }}
       </Loaded>
-      {editing && (
-        <LinkForm
-          program={program}
-          link={editing === "new" ? null : editing}
-          onDone={changed}
-          onClose={() => setEditing(null)}
-          onDelete={(link) => {
-            setEditing(null);
-            setDeleting(link);
-          }}
-        />
-      )}
-      {deleting && <DeleteLink link={deleting} onDone={changed} onClose={() => setDeleting(null)} />}
+      {open?.view === "form" && <LinkForm program={program} link={open.link} onDone={changed} onClose={close} />}
+      {open?.link && open.view === "details" && <LinkDetails link={open.link} onView={(view) => setOpen({ ...open, view })} onClose={close} />}
+      {open?.link && open.view === "delete" && <DeleteLink link={open.link} onDone={() => changed(null)} onClose={close} />}
     </Card>
   );
+}
+
+/** The address of a link to share, and what can be done with the link. */
+function LinkDetails({ link, onView, onClose }: { link: PartnerLink; onView: (view: "form" | "delete") => void; onClose: () => void }) {
+  const { t } = useTexts();
+  const address = link.shortUrl ?? link.url;
+  return (
+    <Dialog title={t.links.one(link.code)} open onClose={onClose}>
+      <CopyText label={t.links.address} text={address} />
+      <details>
+        <summary>{t.links.qr}</summary>
+        <QrCode text={address} name={link.code} />
+      </details>
+      <div className={kit.actions}>
+        <Button onPress={onClose}>{t.close}</Button>
+        <Button onPress={() => onView("form")}>{t.links.edit}</Button>
+        <Button kind="danger" onPress={() => onView("delete")}>
+          {t.links.remove}
+        </Button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** The longest period of the numbers, in days. */
+const longestPeriod = 5 * 365;
+
+/** What the links of a programme have earned, in cents, by the ids of the links. */
+async function earningsOf(api: Tributary, programId: string): Promise<Map<string, number>> {
+  const earned = new Map<string, number>();
+  const dateFrom = new Date(Date.now() - longestPeriod * 24 * 60 * 60 * 1000).toISOString();
+  for (let page = 1; ; page++) {
+    const query = { programId, groupBy: "link", metric: "commissionCents", dateFrom, page, pageSize: 100 } as const;
+    const { rows } = unwrap(await api.GET("/api/v1/partner/analytics/breakdown", { params: { query } })) as Schemas["AnalyticsBreakdown"];
+    for (const { value, commissionCents } of rows) if (value) earned.set(value, commissionCents);
+    if (rows.length < query.pageSize) return earned;
+  }
 }
 
 function PromoCodes({ program }: { program: Program }) {
