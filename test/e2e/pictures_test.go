@@ -350,7 +350,7 @@ func newPictureTab(ctx context.Context, t *testing.T, sys *system, u user, partn
 // wantChart waits until the page shows the chart with its two lines.
 func (p *tab) wantChart() {
 	p.Helper()
-	chart := p.find("image", "Last 30 days: Clicks, Conversions")
+	chart := p.find("image", "Last 30 days: Clicks, Conversions, Earnings")
 	eventually(p.T, waitTimeout, "the chart is drawn", func() error {
 		if lines := call[int](p, chart, `function() { return this.querySelectorAll("path.recharts-area-curve").length; }`); lines != 2 {
 			return fmt.Errorf("it has %d lines", lines)

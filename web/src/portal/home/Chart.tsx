@@ -1,4 +1,4 @@
-import { Area, CartesianGrid, ComposedChart, Legend, Line, ResponsiveContainer, Tooltip, XAxis, YAxis } from "recharts";
+import { Area, Bar, CartesianGrid, ComposedChart, Legend, ResponsiveContainer, Tooltip, XAxis, YAxis } from "recharts";
 
 import { useTexts } from "../../app/texts";
 import type { Schemas } from "../data";
@@ -13,29 +13,36 @@ export default function Chart({ points, currency }: { points: Schemas["Analytics
   return (
     <div role="img" aria-label={label}>
       <ResponsiveContainer width="100%" height={220}>
-        <ComposedChart data={points} margin={{ top: 8, right: 8, bottom: 0, left: -16 }} accessibilityLayer={false}>
+        <ComposedChart data={points} margin={{ top: 8, right: 0, bottom: 0, left: -16 }} accessibilityLayer={false}>
           <CartesianGrid stroke="var(--line)" vertical={false} />
           <XAxis dataKey="start" tickFormatter={(start: string) => f.day(start)} minTickGap={40} stroke="var(--muted)" fontSize={12} tickLine={false} />
           <YAxis allowDecimals={false} stroke="var(--muted)" fontSize={12} tickLine={false} axisLine={false} />
-          <YAxis yAxisId="money" hide />
+          <YAxis
+            yAxisId="money"
+            orientation="right"
+            tickFormatter={(cents: number) => f.money(cents, currency)}
+            stroke="var(--muted)"
+            fontSize={12}
+            tickLine={false}
+            axisLine={false}
+          />
           <Tooltip
             labelFormatter={(start) => f.date(String(start))}
             formatter={(value, name, { dataKey }) => [dataKey === "commissionCents" ? f.money(Number(value), currency) : f.number(Number(value)), name]}
             contentStyle={{ background: "var(--raised)", border: "1px solid var(--line)", borderRadius: 8, color: "var(--text)" }}
           />
-          <Legend verticalAlign="top" align="right" iconType="plainline" wrapperStyle={{ fontSize: 14 }} />
-          <Area dataKey="clicks" name={t.home.clicks} stroke="var(--accent)" fill="var(--accent-soft)" strokeWidth={2} isAnimationActive={false} />
-          <Area dataKey="conversions" name={t.home.sales} stroke="var(--good)" fill="var(--good-soft)" strokeWidth={2} isAnimationActive={false} />
-          <Line
+          <Legend verticalAlign="top" align="right" iconType="plainline" wrapperStyle={{ fontSize: 14, paddingBottom: 12 }} />
+          <Bar
             yAxisId="money"
             dataKey="commissionCents"
             name={`${t.home.earnings} (${currency})`}
-            stroke="var(--warn)"
-            strokeWidth={2}
-            strokeDasharray="5 3"
-            dot={false}
+            fill="var(--warn)"
+            fillOpacity={0.3}
+            legendType="rect"
             isAnimationActive={false}
           />
+          <Area dataKey="clicks" name={t.home.clicks} stroke="var(--accent)" fill="var(--accent-soft)" strokeWidth={2} isAnimationActive={false} />
+          <Area dataKey="conversions" name={t.home.sales} stroke="var(--good)" fill="var(--good-soft)" strokeWidth={2} isAnimationActive={false} />
         </ComposedChart>
       </ResponsiveContainer>
     </div>
