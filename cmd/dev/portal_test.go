@@ -20,6 +20,9 @@ import (
 // looks at the commission in the portal: with the mouse, with the keyboard, and on a phone.
 func buyThroughThePortal(t *testing.T, values map[string]string) {
 	t.Helper()
+	if page := get(t, values[programPageName]); !strings.Contains(page, "<title>Demo programme · Demo shop</title>") {
+		t.Errorf("GET %s does not return the page of the demo's programme:\n%s", values[programPageName], page)
+	}
 	for _, v := range []visitor{{name: "mouse", width: 1280}, {name: "keyboard", width: 1280, keyboard: true}, {name: "phone", width: 360}} {
 		ctx, stop, err := browser.Start(t.Context())
 		if err != nil {

@@ -18,6 +18,9 @@ const (
 	programIDName        = "DEMO_PROGRAM_ID"
 	referralCodeName     = "DEMO_REFERRAL_CODE"
 	serviceTokenName     = "DEMO_SERVICE_TOKEN"
+	// programPageName is the name of the variable that holds the address of the programme's page in
+	// the portal.
+	programPageName = "DEMO_PROGRAM_PAGE"
 
 	merchantEmail = "merchant@demo.example"
 	partnerEmail  = "partner@demo.example"
@@ -40,7 +43,7 @@ func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mod
 
 // demoNames lists the names of the demo's variables, in the order of the file .dev/env.
 var demoNames = []string{
-	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, referralCodeName, clubProgramIDName,
+	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, programPageName, referralCodeName, clubProgramIDName,
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE", serviceTokenName, stripeConnectionName, stripeSecretName,
 }
 
@@ -68,6 +71,7 @@ type session struct {
 type program struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
+	Slug   string `json:"slug"`
 	Status string `json:"status"`
 	// LandingURL is the page to which the links of partners lead.
 	LandingURL string `json:"landingUrl"`
@@ -241,6 +245,13 @@ func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 		}
 		d.values[programIDName], d.values[referralCodeName] = p.ID, ""
 	}
+	var branding struct {
+		Slug string `json:"slug"`
+	}
+	if err := merchant.call(ctx, http.MethodGet, "/api/v1/workspace/branding", nil, &branding); err != nil {
+		return err
+	}
+	d.values[programPageName] = d.api.url + "/portal/" + demoModes[0] + "/" + branding.Slug + "/" + p.Slug
 	// The shop may have another port than in the run before.
 	if p.LandingURL != d.shopURL {
 		if err := merchant.call(ctx, http.MethodPatch, "/api/v1/programs/"+p.ID, map[string]any{"landingUrl": d.shopURL}, nil); err != nil {

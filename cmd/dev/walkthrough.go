@@ -89,6 +89,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 	table(
 		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
 		[2]string{"Portal", s.apiURL() + "/portal/test"},
+		[2]string{"Join page", demo[programPageName]},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},
 		[2]string{"Reference", s.apiURL() + "/docs"},
 		[2]string{"Mails", s.mailSinkURL() + "/"},
