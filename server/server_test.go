@@ -506,6 +506,7 @@ func TestPolicy_RequiresVerifiedEmail(t *testing.T) {
 		{"live payout batch", affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, true},
 		{"payout method", affiliatev1.PartnerService_SetPayoutMethod_FullMethodName, Principal{Kind: PartnerToken, Mode: affiliate.ModeLive}, true, false, true},
 		{"payout method with X-Mode test", affiliatev1.PartnerService_SetPayoutMethod_FullMethodName, Principal{Kind: PartnerToken, Mode: affiliate.ModeTest}, true, false, true},
+		{"proposed payout method", affiliatev1.PartnerService_ConfirmPayoutMethodProposal_FullMethodName, Principal{Kind: PartnerToken, Mode: affiliate.ModeLive}, true, false, true},
 		{"another live change", affiliatev1.ProgramService_PauseProgram_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

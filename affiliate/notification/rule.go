@@ -86,6 +86,7 @@ const (
 	NotifyMemberJoined             Type = "account.member_joined"
 	NotifyMemberLeft               Type = "account.member_left"
 	NotifyPayoutMethodMissing      Type = "payout.method_missing"
+	NotifyPayoutMethodProposed     Type = "payout.method_proposed"
 	NotifyParticipationOffered     Type = "participant.offered"
 	NotifyProgramAnnouncement      Type = "program.announcement"
 	NotifyWeeklySummary            Type = "summary.weekly"
@@ -350,6 +351,11 @@ var notificationRules = []Rule{
 		Type: NotifyPayoutMethodMissing, Audience: affiliate.Partner, Category: CategoryPayoutProblems, Severity: SeverityWarning,
 		Title: "Add a payout method", Body: "{amount} is owed to you, but you have no payout method.", Page: "/payouts/method",
 		Cause: "Every Monday at 08:00 UTC, while live money is owed to a partner who has no payout method.",
+	},
+	{
+		Type: NotifyPayoutMethodProposed, Audience: affiliate.Partner, Category: CategoryPayouts, Severity: SeverityInfo,
+		Title: "Payout method proposed", Body: "{program} proposes a payout method to you. Confirm or decline it.", Page: "/payouts",
+		Cause: "A merchant proposes a payout method to a partner.",
 	},
 	{
 		Type: NotifyProgramAnnouncement, Audience: affiliate.Partner, Category: CategoryProgrammeNews, Severity: SeverityInfo,

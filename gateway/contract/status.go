@@ -118,9 +118,10 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {Status: http.StatusCreated, AcceptsKey: true},
 
-	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {Status: http.StatusCreated, AcceptsKey: true, RequiresKey: true},
-	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: {AnyOrigin: true},
-	affiliatev1.PayoutService_GetPartnerPayout_FullMethodName:   {AnyOrigin: true},
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:            {Status: http.StatusCreated, AcceptsKey: true, RequiresKey: true},
+	affiliatev1.PayoutService_WithdrawPayoutMethodProposal_FullMethodName: {Status: http.StatusNoContent},
+	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName:           {AnyOrigin: true},
+	affiliatev1.PayoutService_GetPartnerPayout_FullMethodName:             {AnyOrigin: true},
 
 	affiliatev1.AnalyticsService_GetPartnerAnalyticsSummary_FullMethodName:    {AnyOrigin: true},
 	affiliatev1.AnalyticsService_GetPartnerAnalyticsTimeseries_FullMethodName: {AnyOrigin: true},
@@ -159,13 +160,14 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {BodyLimit: 256 << 10},
 
-	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:      {AnyOrigin: true},
-	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:        {AnyOrigin: true},
-	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:   {AnyOrigin: true},
-	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:       {AnyOrigin: true},
-	affiliatev1.PartnerService_GetPartnerCommission_FullMethodName:     {AnyOrigin: true},
-	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:          {AnyOrigin: true},
-	affiliatev1.PartnerService_ExportPartnerCommissions_FullMethodName: {AnyOrigin: true},
+	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:         {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:           {AnyOrigin: true},
+	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:      {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:          {AnyOrigin: true},
+	affiliatev1.PartnerService_GetPartnerCommission_FullMethodName:        {AnyOrigin: true},
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:             {AnyOrigin: true},
+	affiliatev1.PartnerService_DeclinePayoutMethodProposal_FullMethodName: {Status: http.StatusNoContent},
+	affiliatev1.PartnerService_ExportPartnerCommissions_FullMethodName:    {AnyOrigin: true},
 }
 
 func factsOf(fullMethod string) Facts {
@@ -213,15 +215,17 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName: {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_ChangePartnerPassword_FullMethodName:  {affiliate.ReasonInvalidCredentials},
 
-	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName: {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
-	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:  {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
-	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:       {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
-	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:           {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName:   {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:    {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:          {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:           {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:          {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:          {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:           {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:             {affiliate.ReasonInvalidCredentials},
+	affiliatev1.PartnerService_ConfirmPayoutMethodProposal_FullMethodName: {affiliate.ReasonInvalidCredentials},
+	affiliatev1.PayoutService_ProposePayoutMethod_FullMethodName:          {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
 
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:       {affiliate.ReasonPeriodClosed},
 	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:          {affiliate.ReasonLastOwner},

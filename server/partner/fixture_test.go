@@ -158,10 +158,18 @@ func (f *fixture) dump() string {
 	return all.String()
 }
 
-// anyOwner accepts every caller as the owner of the account. The tests of package account
-// cover the check.
-type anyOwner struct{ factorSince *time.Time }
+// anyOwner accepts every caller as the owner of the account, unless check returns an error. The
+// tests of package account cover the check.
+type anyOwner struct {
+	factorSince *time.Time
+	check       func() error
+}
 
 func (o *anyOwner) Reauthenticate(context.Context, string, string) (*time.Time, error) {
+	if o.check != nil {
+		if err := o.check(); err != nil {
+			return nil, err
+		}
+	}
 	return o.factorSince, nil
 }

@@ -2,6 +2,7 @@ package partner_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,15 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		"UpdatePartnerProfile": func(context.Context, string) (proto.Message, error) {
 			return f.update(john, &affiliatev1.UpdatePartnerProfileRequest{Name: "Other"}, "name")
 		},
+		"ListPayoutMethodProposals": func(ctx context.Context, _ string) (proto.Message, error) {
+			return f.service.ListPayoutMethodProposals(ctx, &affiliatev1.ListPayoutMethodProposalsRequest{})
+		},
+		"ConfirmPayoutMethodProposal": func(ctx context.Context, id string) (proto.Message, error) {
+			return f.service.ConfirmPayoutMethodProposal(ctx, &affiliatev1.ConfirmPayoutMethodProposalRequest{ProposalId: id})
+		},
+		"DeclinePayoutMethodProposal": func(ctx context.Context, id string) (proto.Message, error) {
+			return f.service.DeclinePayoutMethodProposal(ctx, &affiliatev1.DeclinePayoutMethodProposalRequest{ProposalId: id})
+		},
 		"SetPayoutMethod": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: manual})
 		},
@@ -92,7 +102,10 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		for _, id := range ids {
 			response, err := call(f.asLivePartner(john), id)
 			if err != nil {
-				mayBeRefused := name == "GetPartnerProgram" || name == "GetPartnerCommission" || name == "ListPartnerCommissions" || name == "LookupPartnerConversion"
+				mayBeRefused := slices.Contains([]string{
+					"GetPartnerProgram", "GetPartnerCommission", "ListPartnerCommissions", "LookupPartnerConversion",
+					"ConfirmPayoutMethodProposal", "DeclinePayoutMethodProposal",
+				}, name)
 				if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound || !mayBeRefused {
 					t.Errorf("%s with the id %s returned the error %v", name, id, err)
 				}

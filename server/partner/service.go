@@ -13,10 +13,8 @@
 package partner
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -311,48 +309,55 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	at := s.currentTime()
 	var details payout.Details
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		partner, err := payouts.LockMethod(ctx, tx, user)
-		if err != nil {
-			return err
-		}
-		change := payout.MethodChange{At: at, FactorSince: factorSince, First: partner.Method == nil}
-		var oldValues any
-		switch old := partner.Method; {
-		case old == nil:
-			if change.Owed, err = payouts.IsOwed(ctx, tx, user); err != nil {
-				return err
-			}
-		case s.sameMethod(*old, account, user):
-			details = old.Details
-			return nil
-		default:
-			oldValues = methodObject{old.Method, old.Hint}
-		}
-		details = change.Apply(payout.Details{Method: account.Method, Hint: account.Hint()})
-		sealed, err := s.sealAccount(account, user)
-		if err != nil {
-			return err
-		}
-		if err := payouts.SetMethod(ctx, tx, user, payout.SealedMethod{Details: details, Account: sealed}); err != nil {
-			return err
-		}
-		if err := tx.Notify(ctx, details.Notification(user)...); err != nil {
-			return err
-		}
-		if partner.PreviousEmail != nil {
-			if err := tx.SendMail(ctx, details.Warning(user, partner.Name, *partner.PreviousEmail)); err != nil {
-				return err
-			}
-		}
-		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: user, Actor: server.ActorFrom(ctx), At: at, Action: "payout_method.set",
-			Before: oldValues, After: methodObject{details.Method, details.Hint},
-		})
+		details, err = s.setMethod(ctx, tx, user, account, factorSince, at)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return payoutMethodToProto(&details), nil
+}
+
+// setMethod replaces a partner's payout method.
+func (s *Service) setMethod(
+	ctx context.Context, tx *postgres.Tx, user affiliate.UserID, account payout.Account, factorSince *time.Time, at time.Time,
+) (details payout.Details, err error) {
+	partner, err := payouts.LockMethod(ctx, tx, user)
+	if err != nil {
+		return details, err
+	}
+	change := payout.MethodChange{At: at, FactorSince: factorSince, First: partner.Method == nil}
+	var oldValues any
+	switch old := partner.Method; {
+	case old == nil:
+		if change.Owed, err = payouts.IsOwed(ctx, tx, user); err != nil {
+			return details, err
+		}
+	case s.sameMethod(*old, account, user):
+		return old.Details, nil
+	default:
+		oldValues = methodObject{old.Method, old.Hint}
+	}
+	details = change.Apply(payout.Details{Method: account.Method, Hint: account.Hint()})
+	sealed, err := account.Sealed(s.seal.Seal, user)
+	if err != nil {
+		return details, err
+	}
+	if err := payouts.SetMethod(ctx, tx, user, payout.SealedMethod{Details: details, Account: sealed}); err != nil {
+		return details, err
+	}
+	if err := tx.Notify(ctx, details.Notification(user)...); err != nil {
+		return details, err
+	}
+	if partner.PreviousEmail != nil {
+		if err := tx.SendMail(ctx, details.Warning(user, partner.Name, *partner.PreviousEmail)); err != nil {
+			return details, err
+		}
+	}
+	return details, tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+		User: user, Actor: server.ActorFrom(ctx), At: at, Action: "payout_method.set",
+		Before: oldValues, After: methodObject{details.Method, details.Hint},
+	})
 }
 
 // methodObject has the fields of a payout method that are stored in the audit log of the
@@ -363,34 +368,10 @@ type methodObject struct {
 	Hint   *string       `json:"account_hint"`
 }
 
-// sealAccount encrypts a payout account. It returns nil if the method has no account. The result can be
-// decrypted only with the owner's id, so it is useless if it is copied to another user's row.
-func (s *Service) sealAccount(account payout.Account, owner affiliate.UserID) ([]byte, error) {
-	if account.Account == "" {
-		return nil, nil
-	}
-	plain, err := json.Marshal(account)
-	if err != nil {
-		return nil, err
-	}
-	return s.seal.Seal(plain, []byte(owner.String())), nil
-}
-
 // sameMethod reports whether a stored payout method has the given account. It decrypts the
-// stored account, because encrypting the same text twice gives different results.
+// stored account, because encrypting the same text twice gives different results. A stored
+// account whose key was removed counts as another one, so that the given account replaces it.
 func (s *Service) sameMethod(stored payout.SealedMethod, account payout.Account, owner affiliate.UserID) bool {
-	if stored.Method != account.Method || (stored.Account == nil) != (account.Account == "") {
-		return false
-	}
-	if stored.Account == nil {
-		return true
-	}
-	plain, err := json.Marshal(account)
-	if err != nil {
-		return false
-	}
-	// The stored account cannot be decrypted if its key was removed. The two accounts then
-	// count as different, so that the new account replaces the stored one.
-	opened, err := s.seal.Open(stored.Account, []byte(owner.String()))
-	return err == nil && bytes.Equal(opened, plain)
+	opened, err := payout.OpenAccount(stored.Method, stored.Account, s.seal.Open, owner)
+	return err == nil && opened == account
 }

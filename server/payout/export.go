@@ -2,7 +2,6 @@ package payout
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -138,7 +137,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 			if err != nil {
 				return err
 			}
-			account, err := s.accountOf(p)
+			account, err := payout.OpenAccount(p.Method, p.Account, s.seal.Open, p.Partner)
 			if err != nil {
 				return fmt.Errorf("payout %s: account: %w", p.ID, err)
 			}
@@ -164,20 +163,6 @@ func exportOf(req *affiliatev1.ExportPayoutBatchRequest) payout.Export {
 		export.Currency = &currency
 	}
 	return export
-}
-
-// accountOf decrypts the account of a payout. If the payout has no account, only the method is set.
-func (s *Service) accountOf(p payout.ExportedPayout) (payout.Account, error) {
-	account := payout.Account{Method: p.Method}
-	if p.Account == nil {
-		return account, nil
-	}
-	plain, err := s.seal.Open(p.Account, []byte(p.Partner.String()))
-	if err != nil {
-		return account, err
-	}
-	err = json.Unmarshal(plain, &account)
-	return account, err
 }
 
 // decimal formats a positive amount in minor units with the given number of decimals, for

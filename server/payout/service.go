@@ -29,15 +29,10 @@ import (
 // Config holds the dependencies of a Service.
 type Config struct {
 	DB *postgres.DB
-	// Seal decrypts payout accounts for exports.
-	Seal Opener
+	// Seal decrypts payout accounts for exports, and encrypts those that merchants propose.
+	Seal server.Sealer
 	// Now is the clock.
 	Now func() time.Time
-}
-
-// Opener decrypts payout accounts. Package seal implements it.
-type Opener interface {
-	Open(sealed, aad []byte) ([]byte, error)
 }
 
 // Service implements affiliate.v1.PayoutService.
@@ -45,7 +40,7 @@ type Service struct {
 	affiliatev1.UnimplementedPayoutServiceServer
 
 	db   *postgres.DB
-	seal Opener
+	seal server.Sealer
 	now  func() time.Time
 }
 

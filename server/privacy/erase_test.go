@@ -64,8 +64,8 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive), clock: clock, directory: &directory{}, dead: newDeadLetters(t), log: &log{}}
-	f.ada = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada"), pgtest.Row{"referral_code": "quokka-ada", "note": "quokka-note", "external_id": "quokka-external"})
-	f.ben = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ben"), pgtest.Row{"referral_code": "wombat-ben", "note": "wombat-note", "external_id": "wombat-external"})
+	f.ada = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada"), pgtest.Row{"referral_code": "quokka-ada", "note": "quokka-note", "external_id": "quokka-external", "proposed_account_hint": "quokka-hint"})
+	f.ben = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ben"), pgtest.Row{"referral_code": "wombat-ben", "note": "wombat-note", "external_id": "wombat-external", "proposed_account_hint": "wombat-hint"})
 	for _, p := range []pgtest.Participant{f.ada, f.ben} {
 		for range 3 {
 			f.NewClick(p, func(c *click.Click) { c.SubID, c.ReferrerDomain = p.Code+"-sub", p.Code+".example" })

@@ -50,7 +50,7 @@ func testIDFilters(t *testing.T, sys *system) {
 	values := func(ids map[string]string) (all []string) {
 		for name, id := range ids {
 			// The audit log has no entries about these records. The last ones are not ids.
-			if !slices.Contains([]string{"click_id", "delivery_id", "notification_id", "entry_id", "session_id", "token", "digest", "workspace_slug", "program_slug"}, name) {
+			if !slices.Contains([]string{"click_id", "delivery_id", "notification_id", "entry_id", "session_id", "proposal_id", "token", "digest", "workspace_slug", "program_slug"}, name) {
 				all = append(all, id)
 			}
 		}

@@ -158,11 +158,13 @@ func testIsolationPartners(t *testing.T, sys *system) {
 	rivalIDs["payout_id"] = rival.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).text("data.0.id")
 
 	before := readEverything(t, f.partner, partners, ids)
-	if shown := readEverything(t, rival, partners, rivalIDs); strings.Contains(shown, f.participant) || strings.Contains(shown, f.code) || strings.Contains(shown, "ROUTES") {
+	if shown := readEverything(t, rival, partners, rivalIDs); strings.Contains(shown, f.participant) || strings.Contains(shown, f.code) || strings.Contains(shown, "ROUTES") || strings.Contains(shown, ids["proposal_id"]) {
 		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
 	for _, r := range idRoutes(t, partners) {
-		if strings.Contains(r.template, "{link_id}") || strings.Contains(r.template, "{commission_id}") || strings.Contains(r.template, "{payout_id}") || strings.Contains(r.template, "{notification_id}") {
+		if slices.ContainsFunc([]string{"{link_id}", "{commission_id}", "{payout_id}", "{notification_id}", "{proposal_id}"}, func(id string) bool {
+			return strings.Contains(r.template, id)
+		}) {
 			rival.do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 			f.partner.inMode("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 		}

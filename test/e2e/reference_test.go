@@ -393,6 +393,14 @@ func (c *referenceCalls) login(t *testing.T, kind, email, secret string) apiClie
 func (c *referenceCalls) partnerData() {
 	c.call(c.partner, "PATCH", "/api/v1/partner/profile", object{"companyName": "Lindqvist Media", "websiteUrl": "https://blog.example"})
 	c.call(c.partner, "PATCH", "/api/v1/partner/payout-method", object{"method": "paypal", "account": partnerEmail, "password": "a long password of Ada"})
+	proposal, proposals := c.program+"/partners/"+c.participant+"/payout-method-proposal", "/api/v1/partner/payout-method/proposals"
+	proposed := c.call(c.merchant, "PUT", proposal, object{"method": "paypal", "account": partnerEmail})
+	c.call(c.partner, "GET", proposals, nil)
+	c.call(c.partner, "POST", proposals+"/"+proposed.text("id")+"/confirm", object{"password": "a long password of Ada"})
+	declined := c.merchant.do(c.t, "PUT", proposal, object{"method": "manual"}).wantStatus(http.StatusOK)
+	c.call(c.partner, "DELETE", proposals+"/"+declined.text("id"), nil)
+	c.merchant.do(c.t, "PUT", proposal, object{"method": "manual"}).wantStatus(http.StatusOK)
+	c.call(c.merchant, "DELETE", proposal, nil)
 	c.call(c.partner, "GET", "/api/v1/partner/profile", nil)
 	c.call(c.partner, "GET", "/api/v1/partner/programs?scope=mine", nil)
 	c.call(c.partner, "GET", "/api/v1/partner"+strings.TrimPrefix(c.program, "/api/v1"), nil)

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -145,6 +146,7 @@ func unknownIDs() map[string]string {
 		"conversion_id":    affiliate.NewID[affiliate.ConversionID](time.Now()).String(),
 		"click_id":         affiliate.NewID[affiliate.ClickID](time.Now()).String(),
 		"payout_id":        affiliate.NewID[affiliate.PayoutID](time.Now()).String(),
+		"proposal_id":      affiliate.NewID[payout.ProposalID](time.Now()).String(),
 		"batch_id":         affiliate.NewID[affiliate.PayoutID](time.Now()).String(),
 		"event_id":         affiliate.NewID[affiliate.EventID](time.Now()).String(),
 		"webhook_id":       affiliate.NewID[affiliate.EndpointID](time.Now()).String(),
@@ -196,6 +198,8 @@ func (f fixture) createAll(t *testing.T) map[string]string {
 		"link_id":          created(f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/"}),
 		"entry_id":         f.sys.createLogEntry(t, f.merchant),
 		"operation_id":     f.eraseBuyer(t, object{"email": uniqueName("buyer") + "@example.com"}),
+		"proposal_id": f.merchant.do(t, http.MethodPut, f.participantPath()+"/payout-method-proposal", object{"method": "wise", "account": "pia@example.com"}).
+			wantStatus(http.StatusOK).text("id"),
 		"promo_code_id": created(f.programPath()+"/promo-codes", object{
 			"participantId": f.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
 		}),

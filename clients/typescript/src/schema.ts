@@ -3222,6 +3222,81 @@ export interface paths {
         patch: operations["setPayoutMethod"];
         trace?: never;
     };
+    "/api/v1/partner/payout-method/proposals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List payout method proposals
+         * @description Returns the payout methods that merchants propose to the
+         *     partner, newest first. Nothing is paid to a proposed method until the partner confirms it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listPayoutMethodProposals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/payout-method/proposals/{proposalId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Decline a payout method proposal
+         * @description Ends a proposal without changing the payout method of the
+         *     partner.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["declinePayoutMethodProposal"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/payout-method/proposals/{proposalId}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a payout method proposal
+         * @description Sets the payout method of the partner to a proposed one. It
+         *     needs the same confirmation as SetPayoutMethod and has the same effects, and it ends the
+         *     proposal.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+         *       - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["confirmPayoutMethodProposal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/payouts": {
         parameters: {
             query?: never;
@@ -4993,6 +5068,43 @@ export interface paths {
          */
         post: operations["createLedgerEntry"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/partners/{participantId}/payout-method-proposal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Propose a payout method
+         * @description Proposes a payout method to the partner of a participant, in place of an
+         *     earlier proposal. Nothing is paid to it until the partner confirms it with the password or
+         *     the second factor. The account is stored encrypted, and responses contain only a masked form.
+         *     If the same account is proposed already, nothing changes.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is rejected.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        put: operations["proposePayoutMethod"];
+        post?: never;
+        /**
+         * Withdraw a payout method proposal
+         * @description Deletes the proposal for a participant.
+         *
+         *     Errors: NOT_FOUND if there is none.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["withdrawPayoutMethodProposal"];
         options?: never;
         head?: never;
         patch?: never;
@@ -7632,6 +7744,15 @@ export interface components {
             amountCents: number;
         };
         ConfirmPayoutBatchRequest: Record<string, never>;
+        ConfirmPayoutMethodProposalRequest: {
+            /** @description The password of the account. It is required if the account has no second factor. */
+            password?: string | null;
+            /**
+             * @description A code of the authenticator app, or a recovery code. It is required if the account has a
+             *     second factor.
+             */
+            code?: string | null;
+        };
         ConfirmTotpRequest: {
             /** @description A code of the authenticator app. */
             code: string;
@@ -10000,6 +10121,9 @@ export interface components {
              */
             pageSize: number;
         };
+        ListPayoutMethodProposalsResponse: {
+            data: components["schemas"]["PayoutMethodProposal"][];
+        };
         ListPayoutsResponse: {
             data: components["schemas"]["Payout"][];
             /**
@@ -11350,6 +11474,22 @@ export interface components {
              */
             heldUntil: string | null;
         };
+        /** @description PayoutMethodProposal is a payout method that a merchant proposes to a partner. */
+        PayoutMethodProposal: {
+            /** @description Another proposal for the same participant has another id. */
+            id: string;
+            programId: string;
+            /** @description Null in the merchant's response. */
+            programName: string | null;
+            /** @description The name of the merchant for partners. Null in the merchant's response. */
+            merchantName: string | null;
+            /** @enum {string|null} */
+            method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
+            /** @description A masked form of the account, as in PayoutMethodDetails. Null if the method has no account. */
+            accountHint: string | null;
+            /** Format: date-time */
+            proposedAt: string | null;
+        };
         /** @description PayoutPreview shows the payouts that a batch would contain if it were created now. */
         PayoutPreview: {
             /**
@@ -11841,6 +11981,23 @@ export interface components {
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+        };
+        ProposePayoutMethodRequest: {
+            /**
+             * @description The method: `manual`, `paypal`, `wise`, `bank_transfer` or `store_credit`.
+             * @enum {string}
+             */
+            method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external";
+            /**
+             * @description The account. An e-mail address for `paypal` and `wise`; an IBAN or account number
+             *     for `bank_transfer`. It must be absent for `manual` and `store_credit`.
+             */
+            account?: string | null;
+            /**
+             * @description The name of the account holder. Required for `bank_transfer`. It must be absent for
+             *     `manual` and `store_credit`.
+             */
+            accountHolder?: string | null;
         };
         PutBrandingRequest: {
             /**
@@ -17041,7 +17198,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
                      *       "kind": "merchant",
                      *       "email": "lena-merchant@mail.example",
                      *       "name": "Lena Roth-Berg",
@@ -17288,7 +17445,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829366",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829368",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -17300,7 +17457,7 @@ export interface operations {
                      *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -17622,7 +17779,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -17631,7 +17788,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18067,7 +18224,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829368",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -18353,7 +18510,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18362,7 +18519,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19290,14 +19447,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -19374,7 +19531,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -19447,14 +19604,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "externalTransactionId": "order-1102",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -19531,7 +19688,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -19605,14 +19762,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -19689,7 +19846,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20912,6 +21069,9 @@ export interface operations {
                      *           "created_at": "2026-03-02T09:30:00.000Z",
                      *           "updated_at": "2026-03-02T09:30:00.000Z",
                      *           "partner_consent": null,
+                     *           "proposed_method": null,
+                     *           "proposed_account_hint": null,
+                     *           "proposed_at": null,
                      *           "group_id": null,
                      *           "override_rate_bps": 2500,
                      *           "override_flat_amount_cents": null,
@@ -21245,9 +21405,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -21303,9 +21463,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -21329,9 +21489,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -21425,7 +21585,7 @@ export interface operations {
                      *           "receivedAt": "2026-03-16T09:30:00.000Z",
                      *           "status": "applied",
                      *           "reason": null,
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348"
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -21607,17 +21767,17 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935d","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f6071829339",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f6071829339",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933c","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
                      *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",2225,,,,
                      */
                     "text/csv": string;
@@ -21767,7 +21927,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "state": "processing"
                      *     }
                      */
@@ -21807,7 +21967,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "status": "done"
                      *     }
                      */
@@ -21876,7 +22036,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "category": "payouts",
                      *           "type": "payout.canceled",
                      *           "title": "Payout canceled",
@@ -21884,7 +22044,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -21899,7 +22059,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -21907,7 +22067,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -22488,7 +22648,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -22496,7 +22656,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -22547,7 +22707,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -22555,7 +22715,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -23828,7 +23988,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -23842,7 +24002,7 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24197,7 +24357,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -24205,10 +24365,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -24220,7 +24380,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "category": "payouts",
                      *           "type": "payout.processing",
                      *           "title": "Payout on its way",
@@ -24228,10 +24388,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -24243,7 +24403,7 @@ export interface operations {
                      *           }
                      *         }
                      *       ],
-                     *       "total": 2,
+                     *       "total": 5,
                      *       "page": 1,
                      *       "limit": 2,
                      *       "pageSize": 2
@@ -24595,7 +24755,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":6}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":9}
                      */
                     "text/event-stream": string;
                 };
@@ -24666,7 +24826,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 25
+                     *       "count": 28
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -24702,7 +24862,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -24710,10 +24870,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
@@ -24761,7 +24921,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -24769,10 +24929,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
@@ -24848,6 +25008,133 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    listPayoutMethodProposals: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "merchantName": "Northwind Partners",
+                     *           "method": "paypal",
+                     *           "accountHint": "a***@blog.example",
+                     *           "proposedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListPayoutMethodProposalsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    declinePayoutMethodProposal: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                proposalId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    confirmPayoutMethodProposal: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                proposalId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "a long password of Ada"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConfirmPayoutMethodProposalRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "method": "paypal",
+                     *       "accountHint": "a***@blog.example",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "heldUntil": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PayoutMethodDetails"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     listPartnerPayouts: {
         parameters: {
             query?: {
@@ -24896,7 +25183,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24956,7 +25243,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25371,8 +25658,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -25528,8 +25815,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -25693,8 +25980,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
-                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25766,7 +26053,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *           "mode": "test",
                      *           "status": "processing",
                      *           "cutoff": "2026-03-16T09:30:00.000Z",
@@ -25848,7 +26135,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "mode": "test",
                      *       "status": "draft",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -25916,7 +26203,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -25986,7 +26273,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *       "mode": "test",
                      *       "status": "canceled",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26053,7 +26340,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "mode": "test",
                      *       "status": "confirmed",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26173,7 +26460,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26315,8 +26602,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26398,8 +26685,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26468,8 +26755,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26538,8 +26825,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26603,8 +26890,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28127,7 +28414,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "title": "New roasts",
                      *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
@@ -30575,9 +30862,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
@@ -31358,7 +31645,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -31373,7 +31660,7 @@ export interface operations {
                      *           "occurredAt": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -31448,7 +31735,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "mode": "test",
@@ -31471,6 +31758,96 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["IDEMPOTENCY_KEY_REUSED-PARTICIPANT_ERASED-PERIOD_CLOSED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    proposePayoutMethod: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+                participantId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "account": "ada@blog.example",
+                 *       "method": "paypal"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ProposePayoutMethodRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": null,
+                     *       "merchantName": null,
+                     *       "method": "paypal",
+                     *       "accountHint": "a***@blog.example",
+                     *       "proposedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PayoutMethodProposal"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    withdrawPayoutMethodProposal: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+                participantId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -32290,7 +32667,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -32304,7 +32681,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -32366,7 +32743,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -32456,7 +32833,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -32513,7 +32890,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "url": "https://127.0.0.1:8443/hook",
                      *           "description": "Bookkeeping",
                      *           "subscriptions": [
@@ -32580,7 +32957,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -32797,7 +33174,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -32890,7 +33267,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -32964,7 +33341,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *           "eventType": "program.updated",
                      *           "status": "delivered",
@@ -33017,7 +33394,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -33074,7 +33451,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -33195,7 +33572,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -33444,7 +33821,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -33458,11 +33835,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -33476,7 +33853,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -33545,7 +33922,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829353","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829354","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829355","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829356","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -34122,7 +34499,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -34173,7 +34550,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",

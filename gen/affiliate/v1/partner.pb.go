@@ -1991,6 +1991,326 @@ func (x *PayoutMethodDetails) GetHeldUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+type ListPayoutMethodProposalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPayoutMethodProposalsRequest) Reset() {
+	*x = ListPayoutMethodProposalsRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPayoutMethodProposalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPayoutMethodProposalsRequest) ProtoMessage() {}
+
+func (x *ListPayoutMethodProposalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPayoutMethodProposalsRequest.ProtoReflect.Descriptor instead.
+func (*ListPayoutMethodProposalsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
+}
+
+type ListPayoutMethodProposalsResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Data          []*PayoutMethodProposal `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPayoutMethodProposalsResponse) Reset() {
+	*x = ListPayoutMethodProposalsResponse{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPayoutMethodProposalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPayoutMethodProposalsResponse) ProtoMessage() {}
+
+func (x *ListPayoutMethodProposalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPayoutMethodProposalsResponse.ProtoReflect.Descriptor instead.
+func (*ListPayoutMethodProposalsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListPayoutMethodProposalsResponse) GetData() []*PayoutMethodProposal {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// PayoutMethodProposal is a payout method that a merchant proposes to a partner.
+type PayoutMethodProposal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Another proposal for the same participant has another id.
+	Id        string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId string `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Null in the merchant's response.
+	ProgramName *string `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3,oneof" json:"program_name,omitempty"`
+	// The name of the merchant for partners. Null in the merchant's response.
+	MerchantName *string      `protobuf:"bytes,4,opt,name=merchant_name,json=merchantName,proto3,oneof" json:"merchant_name,omitempty"`
+	Method       PayoutMethod `protobuf:"varint,5,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// A masked form of the account, as in PayoutMethodDetails. Null if the method has no account.
+	AccountHint   *string                `protobuf:"bytes,6,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
+	ProposedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PayoutMethodProposal) Reset() {
+	*x = PayoutMethodProposal{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PayoutMethodProposal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PayoutMethodProposal) ProtoMessage() {}
+
+func (x *PayoutMethodProposal) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PayoutMethodProposal.ProtoReflect.Descriptor instead.
+func (*PayoutMethodProposal) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PayoutMethodProposal) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetProgramName() string {
+	if x != nil && x.ProgramName != nil {
+		return *x.ProgramName
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetMerchantName() string {
+	if x != nil && x.MerchantName != nil {
+		return *x.MerchantName
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetMethod() PayoutMethod {
+	if x != nil {
+		return x.Method
+	}
+	return PayoutMethod_PAYOUT_METHOD_UNSPECIFIED
+}
+
+func (x *PayoutMethodProposal) GetAccountHint() string {
+	if x != nil && x.AccountHint != nil {
+		return *x.AccountHint
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetProposedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ProposedAt
+	}
+	return nil
+}
+
+type ConfirmPayoutMethodProposalRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ProposalId string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	// The password of the account. It is required if the account has no second factor.
+	Password *string `protobuf:"bytes,2,opt,name=password,proto3,oneof" json:"password,omitempty"`
+	// A code of the authenticator app, or a recovery code. It is required if the account has a
+	// second factor.
+	Code          *string `protobuf:"bytes,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmPayoutMethodProposalRequest) Reset() {
+	*x = ConfirmPayoutMethodProposalRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmPayoutMethodProposalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmPayoutMethodProposalRequest) ProtoMessage() {}
+
+func (x *ConfirmPayoutMethodProposalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmPayoutMethodProposalRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmPayoutMethodProposalRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ConfirmPayoutMethodProposalRequest) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+func (x *ConfirmPayoutMethodProposalRequest) GetPassword() string {
+	if x != nil && x.Password != nil {
+		return *x.Password
+	}
+	return ""
+}
+
+func (x *ConfirmPayoutMethodProposalRequest) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+type DeclinePayoutMethodProposalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProposalId    string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclinePayoutMethodProposalRequest) Reset() {
+	*x = DeclinePayoutMethodProposalRequest{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclinePayoutMethodProposalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclinePayoutMethodProposalRequest) ProtoMessage() {}
+
+func (x *DeclinePayoutMethodProposalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclinePayoutMethodProposalRequest.ProtoReflect.Descriptor instead.
+func (*DeclinePayoutMethodProposalRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DeclinePayoutMethodProposalRequest) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+type DeclinePayoutMethodProposalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclinePayoutMethodProposalResponse) Reset() {
+	*x = DeclinePayoutMethodProposalResponse{}
+	mi := &file_affiliate_v1_partner_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclinePayoutMethodProposalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclinePayoutMethodProposalResponse) ProtoMessage() {}
+
+func (x *DeclinePayoutMethodProposalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_partner_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclinePayoutMethodProposalResponse.ProtoReflect.Descriptor instead.
+func (*DeclinePayoutMethodProposalResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{22}
+}
+
 type ExportPartnerCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -2017,7 +2337,7 @@ type ExportPartnerCommissionsRequest struct {
 
 func (x *ExportPartnerCommissionsRequest) Reset() {
 	*x = ExportPartnerCommissionsRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2349,7 @@ func (x *ExportPartnerCommissionsRequest) String() string {
 func (*ExportPartnerCommissionsRequest) ProtoMessage() {}
 
 func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2362,7 @@ func (x *ExportPartnerCommissionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPartnerCommissionsRequest.ProtoReflect.Descriptor instead.
 func (*ExportPartnerCommissionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExportPartnerCommissionsRequest) GetSortBy() string {
@@ -2114,7 +2434,7 @@ type LookupPartnerConversionRequest struct {
 
 func (x *LookupPartnerConversionRequest) Reset() {
 	*x = LookupPartnerConversionRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2446,7 @@ func (x *LookupPartnerConversionRequest) String() string {
 func (*LookupPartnerConversionRequest) ProtoMessage() {}
 
 func (x *LookupPartnerConversionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2459,7 @@ func (x *LookupPartnerConversionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupPartnerConversionRequest.ProtoReflect.Descriptor instead.
 func (*LookupPartnerConversionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LookupPartnerConversionRequest) GetExternalTransactionId() string {
@@ -2182,7 +2502,7 @@ type PartnerConversionLookup struct {
 
 func (x *PartnerConversionLookup) Reset() {
 	*x = PartnerConversionLookup{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2514,7 @@ func (x *PartnerConversionLookup) String() string {
 func (*PartnerConversionLookup) ProtoMessage() {}
 
 func (x *PartnerConversionLookup) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[19]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2527,7 @@ func (x *PartnerConversionLookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerConversionLookup.ProtoReflect.Descriptor instead.
 func (*PartnerConversionLookup) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PartnerConversionLookup) GetData() []*PartnerConversionMatch {
@@ -2248,7 +2568,7 @@ type PartnerConversionMatch struct {
 
 func (x *PartnerConversionMatch) Reset() {
 	*x = PartnerConversionMatch{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2580,7 @@ func (x *PartnerConversionMatch) String() string {
 func (*PartnerConversionMatch) ProtoMessage() {}
 
 func (x *PartnerConversionMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[20]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2593,7 @@ func (x *PartnerConversionMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerConversionMatch.ProtoReflect.Descriptor instead.
 func (*PartnerConversionMatch) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PartnerConversionMatch) GetResult() PartnerConversionResult {
@@ -2564,7 +2884,35 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x129\n" +
 	"\n" +
 	"held_until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\theldUntilB\x0f\n" +
-	"\r_account_hint\"\xc2\x03\n" +
+	"\r_account_hint\"\"\n" +
+	" ListPayoutMethodProposalsRequest\"[\n" +
+	"!ListPayoutMethodProposalsResponse\x126\n" +
+	"\x04data\x18\x01 \x03(\v2\".affiliate.v1.PayoutMethodProposalR\x04data\"\xe4\x02\n" +
+	"\x14PayoutMethodProposal\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12&\n" +
+	"\fprogram_name\x18\x03 \x01(\tH\x00R\vprogramName\x88\x01\x01\x12(\n" +
+	"\rmerchant_name\x18\x04 \x01(\tH\x01R\fmerchantName\x88\x01\x01\x122\n" +
+	"\x06method\x18\x05 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodR\x06method\x12&\n" +
+	"\faccount_hint\x18\x06 \x01(\tH\x02R\vaccountHint\x88\x01\x01\x12;\n" +
+	"\vproposed_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"proposedAtB\x0f\n" +
+	"\r_program_nameB\x10\n" +
+	"\x0e_merchant_nameB\x0f\n" +
+	"\r_account_hint\"\xb0\x01\n" +
+	"\"ConfirmPayoutMethodProposalRequest\x12\x1f\n" +
+	"\vproposal_id\x18\x01 \x01(\tR\n" +
+	"proposalId\x12+\n" +
+	"\bpassword\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01H\x00R\bpassword\x88\x01\x01\x12&\n" +
+	"\x04code\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01H\x01R\x04code\x88\x01\x01B\v\n" +
+	"\t_passwordB\a\n" +
+	"\x05_code\"E\n" +
+	"\"DeclinePayoutMethodProposalRequest\x12\x1f\n" +
+	"\vproposal_id\x18\x01 \x01(\tR\n" +
+	"proposalId\"%\n" +
+	"#DeclinePayoutMethodProposalResponse\"\xc2\x03\n" +
 	"\x1fExportPartnerCommissionsRequest\x12C\n" +
 	"\asort_by\x18\x01 \x01(\tB%\xfaB\"r R\tcreatedAtR\vamountCentsR\x06statusH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -2637,7 +2985,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"*PARTNER_CONVERSION_REASON_PROGRAM_INACTIVE\x10\x04\x126\n" +
 	"2PARTNER_CONVERSION_REASON_CUSTOMER_REFERRED_BEFORE\x10\x05\x12'\n" +
 	"#PARTNER_CONVERSION_REASON_OUTRANKED\x10\x06\x12(\n" +
-	"$PARTNER_CONVERSION_REASON_REASSIGNED\x10\a2\x95\v\n" +
+	"$PARTNER_CONVERSION_REASON_REASSIGNED\x10\a2\xc8\x0f\n" +
 	"\x0ePartnerService\x12\x8c\x01\n" +
 	"\x13ListPartnerPrograms\x12(.affiliate.v1.ListPartnerProgramsRequest\x1a).affiliate.v1.ListPartnerProgramsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/programs\x12\x88\x01\n" +
 	"\x11GetPartnerProgram\x12&.affiliate.v1.GetPartnerProgramRequest\x1a\x1c.affiliate.v1.PartnerProgram\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/partner/programs/{program_id}\x12\x98\x01\n" +
@@ -2646,7 +2994,10 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12z\n" +
 	"\x11GetPartnerProfile\x12&.affiliate.v1.GetPartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/profile\x12\x83\x01\n" +
 	"\x14UpdatePartnerProfile\x12).affiliate.v1.UpdatePartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/api/v1/partner/profile\x12\x84\x01\n" +
-	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-method\x12\x8d\x01\n" +
+	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-method\x12\xad\x01\n" +
+	"\x19ListPayoutMethodProposals\x12..affiliate.v1.ListPayoutMethodProposalsRequest\x1a/.affiliate.v1.ListPayoutMethodProposalsResponse\"/\x82\xd3\xe4\x93\x02)\x12'/api/v1/partner/payout-method/proposals\x12\xbc\x01\n" +
+	"\x1bConfirmPayoutMethodProposal\x120.affiliate.v1.ConfirmPayoutMethodProposalRequest\x1a!.affiliate.v1.PayoutMethodDetails\"H\x82\xd3\xe4\x93\x02B:\x01*\"=/api/v1/partner/payout-method/proposals/{proposal_id}/confirm\x12\xc1\x01\n" +
+	"\x1bDeclinePayoutMethodProposal\x120.affiliate.v1.DeclinePayoutMethodProposalRequest\x1a1.affiliate.v1.DeclinePayoutMethodProposalResponse\"=\x82\xd3\xe4\x93\x027*5/api/v1/partner/payout-method/proposals/{proposal_id}\x12\x8d\x01\n" +
 	"\x18ExportPartnerCommissions\x12-.affiliate.v1.ExportPartnerCommissionsRequest\x1a\x14.google.api.HttpBody\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/partner/commissions/export0\x01\x12\x9a\x01\n" +
 	"\x17LookupPartnerConversion\x12,.affiliate.v1.LookupPartnerConversionRequest\x1a%.affiliate.v1.PartnerConversionLookup\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/partner/conversions/lookupB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
@@ -2663,120 +3014,135 @@ func file_affiliate_v1_partner_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_affiliate_v1_partner_proto_goTypes = []any{
-	(ProgramScope)(0),                       // 0: affiliate.v1.ProgramScope
-	(PayoutMethod)(0),                       // 1: affiliate.v1.PayoutMethod
-	(PartnerConversionResult)(0),            // 2: affiliate.v1.PartnerConversionResult
-	(PartnerConversionReason)(0),            // 3: affiliate.v1.PartnerConversionReason
-	(*ListPartnerProgramsRequest)(nil),      // 4: affiliate.v1.ListPartnerProgramsRequest
-	(*ListPartnerProgramsResponse)(nil),     // 5: affiliate.v1.ListPartnerProgramsResponse
-	(*GetPartnerProgramRequest)(nil),        // 6: affiliate.v1.GetPartnerProgramRequest
-	(*PartnerProgram)(nil),                  // 7: affiliate.v1.PartnerProgram
-	(*Participation)(nil),                   // 8: affiliate.v1.Participation
-	(*ListPartnerCommissionsRequest)(nil),   // 9: affiliate.v1.ListPartnerCommissionsRequest
-	(*ListPartnerCommissionsResponse)(nil),  // 10: affiliate.v1.ListPartnerCommissionsResponse
-	(*GetPartnerCommissionRequest)(nil),     // 11: affiliate.v1.GetPartnerCommissionRequest
-	(*PartnerCommission)(nil),               // 12: affiliate.v1.PartnerCommission
-	(*GetPartnerBalancesRequest)(nil),       // 13: affiliate.v1.GetPartnerBalancesRequest
-	(*PartnerBalances)(nil),                 // 14: affiliate.v1.PartnerBalances
-	(*PartnerBalance)(nil),                  // 15: affiliate.v1.PartnerBalance
-	(*GetPartnerProfileRequest)(nil),        // 16: affiliate.v1.GetPartnerProfileRequest
-	(*PartnerProfile)(nil),                  // 17: affiliate.v1.PartnerProfile
-	(*UpdatePartnerProfileRequest)(nil),     // 18: affiliate.v1.UpdatePartnerProfileRequest
-	(*SetPayoutMethodRequest)(nil),          // 19: affiliate.v1.SetPayoutMethodRequest
-	(*PayoutMethodDetails)(nil),             // 20: affiliate.v1.PayoutMethodDetails
-	(*ExportPartnerCommissionsRequest)(nil), // 21: affiliate.v1.ExportPartnerCommissionsRequest
-	(*LookupPartnerConversionRequest)(nil),  // 22: affiliate.v1.LookupPartnerConversionRequest
-	(*PartnerConversionLookup)(nil),         // 23: affiliate.v1.PartnerConversionLookup
-	(*PartnerConversionMatch)(nil),          // 24: affiliate.v1.PartnerConversionMatch
-	(ProgramStatus)(0),                      // 25: affiliate.v1.ProgramStatus
-	(Mode)(0),                               // 26: affiliate.v1.Mode
-	(*CommissionRules)(nil),                 // 27: affiliate.v1.CommissionRules
-	(*timestamppb.Timestamp)(nil),           // 28: google.protobuf.Timestamp
-	(*ApplicationQuestion)(nil),             // 29: affiliate.v1.ApplicationQuestion
-	(ParticipantStatus)(0),                  // 30: affiliate.v1.ParticipantStatus
-	(*CommissionRate)(nil),                  // 31: affiliate.v1.CommissionRate
-	(PartnerConsent)(0),                     // 32: affiliate.v1.PartnerConsent
-	(SortOrder)(0),                          // 33: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                   // 34: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                     // 35: affiliate.v1.CommissionType
-	(EventType)(0),                          // 36: affiliate.v1.EventType
-	(RejectionCode)(0),                      // 37: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),           // 38: google.protobuf.FieldMask
-	(*httpbody.HttpBody)(nil),               // 39: google.api.HttpBody
+	(ProgramScope)(0),                           // 0: affiliate.v1.ProgramScope
+	(PayoutMethod)(0),                           // 1: affiliate.v1.PayoutMethod
+	(PartnerConversionResult)(0),                // 2: affiliate.v1.PartnerConversionResult
+	(PartnerConversionReason)(0),                // 3: affiliate.v1.PartnerConversionReason
+	(*ListPartnerProgramsRequest)(nil),          // 4: affiliate.v1.ListPartnerProgramsRequest
+	(*ListPartnerProgramsResponse)(nil),         // 5: affiliate.v1.ListPartnerProgramsResponse
+	(*GetPartnerProgramRequest)(nil),            // 6: affiliate.v1.GetPartnerProgramRequest
+	(*PartnerProgram)(nil),                      // 7: affiliate.v1.PartnerProgram
+	(*Participation)(nil),                       // 8: affiliate.v1.Participation
+	(*ListPartnerCommissionsRequest)(nil),       // 9: affiliate.v1.ListPartnerCommissionsRequest
+	(*ListPartnerCommissionsResponse)(nil),      // 10: affiliate.v1.ListPartnerCommissionsResponse
+	(*GetPartnerCommissionRequest)(nil),         // 11: affiliate.v1.GetPartnerCommissionRequest
+	(*PartnerCommission)(nil),                   // 12: affiliate.v1.PartnerCommission
+	(*GetPartnerBalancesRequest)(nil),           // 13: affiliate.v1.GetPartnerBalancesRequest
+	(*PartnerBalances)(nil),                     // 14: affiliate.v1.PartnerBalances
+	(*PartnerBalance)(nil),                      // 15: affiliate.v1.PartnerBalance
+	(*GetPartnerProfileRequest)(nil),            // 16: affiliate.v1.GetPartnerProfileRequest
+	(*PartnerProfile)(nil),                      // 17: affiliate.v1.PartnerProfile
+	(*UpdatePartnerProfileRequest)(nil),         // 18: affiliate.v1.UpdatePartnerProfileRequest
+	(*SetPayoutMethodRequest)(nil),              // 19: affiliate.v1.SetPayoutMethodRequest
+	(*PayoutMethodDetails)(nil),                 // 20: affiliate.v1.PayoutMethodDetails
+	(*ListPayoutMethodProposalsRequest)(nil),    // 21: affiliate.v1.ListPayoutMethodProposalsRequest
+	(*ListPayoutMethodProposalsResponse)(nil),   // 22: affiliate.v1.ListPayoutMethodProposalsResponse
+	(*PayoutMethodProposal)(nil),                // 23: affiliate.v1.PayoutMethodProposal
+	(*ConfirmPayoutMethodProposalRequest)(nil),  // 24: affiliate.v1.ConfirmPayoutMethodProposalRequest
+	(*DeclinePayoutMethodProposalRequest)(nil),  // 25: affiliate.v1.DeclinePayoutMethodProposalRequest
+	(*DeclinePayoutMethodProposalResponse)(nil), // 26: affiliate.v1.DeclinePayoutMethodProposalResponse
+	(*ExportPartnerCommissionsRequest)(nil),     // 27: affiliate.v1.ExportPartnerCommissionsRequest
+	(*LookupPartnerConversionRequest)(nil),      // 28: affiliate.v1.LookupPartnerConversionRequest
+	(*PartnerConversionLookup)(nil),             // 29: affiliate.v1.PartnerConversionLookup
+	(*PartnerConversionMatch)(nil),              // 30: affiliate.v1.PartnerConversionMatch
+	(ProgramStatus)(0),                          // 31: affiliate.v1.ProgramStatus
+	(Mode)(0),                                   // 32: affiliate.v1.Mode
+	(*CommissionRules)(nil),                     // 33: affiliate.v1.CommissionRules
+	(*timestamppb.Timestamp)(nil),               // 34: google.protobuf.Timestamp
+	(*ApplicationQuestion)(nil),                 // 35: affiliate.v1.ApplicationQuestion
+	(ParticipantStatus)(0),                      // 36: affiliate.v1.ParticipantStatus
+	(*CommissionRate)(nil),                      // 37: affiliate.v1.CommissionRate
+	(PartnerConsent)(0),                         // 38: affiliate.v1.PartnerConsent
+	(SortOrder)(0),                              // 39: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                       // 40: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                         // 41: affiliate.v1.CommissionType
+	(EventType)(0),                              // 42: affiliate.v1.EventType
+	(RejectionCode)(0),                          // 43: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),               // 44: google.protobuf.FieldMask
+	(*httpbody.HttpBody)(nil),                   // 45: google.api.HttpBody
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
 	7,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
-	25, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
-	26, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
-	27, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	31, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
+	32, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
+	33, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
 	8,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
-	28, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
-	29, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
-	30, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
-	31, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
-	28, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
-	28, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
-	28, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
-	28, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	32, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	33, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	34, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	34, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
+	35, // 7: affiliate.v1.PartnerProgram.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	36, // 8: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
+	37, // 9: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
+	34, // 10: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
+	34, // 11: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
+	34, // 12: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
+	34, // 13: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
+	38, // 14: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	39, // 15: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	40, // 16: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
 	12, // 17: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	26, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	34, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	35, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	36, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	28, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	37, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	28, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	28, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	28, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	28, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	28, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	32, // 18: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	40, // 19: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	41, // 20: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	42, // 21: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	34, // 22: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	43, // 23: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	34, // 24: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	34, // 25: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	34, // 26: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	34, // 27: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	34, // 28: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
 	15, // 29: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
 	20, // 30: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	28, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	38, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34, // 31: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	44, // 32: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 33: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
 	1,  // 34: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	28, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	28, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
-	33, // 37: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	34, // 38: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	24, // 39: affiliate.v1.PartnerConversionLookup.data:type_name -> affiliate.v1.PartnerConversionMatch
-	2,  // 40: affiliate.v1.PartnerConversionMatch.result:type_name -> affiliate.v1.PartnerConversionResult
-	3,  // 41: affiliate.v1.PartnerConversionMatch.reason:type_name -> affiliate.v1.PartnerConversionReason
-	36, // 42: affiliate.v1.PartnerConversionMatch.event_type:type_name -> affiliate.v1.EventType
-	28, // 43: affiliate.v1.PartnerConversionMatch.occurred_at:type_name -> google.protobuf.Timestamp
-	34, // 44: affiliate.v1.PartnerConversionMatch.commission_status:type_name -> affiliate.v1.CommissionStatus
-	4,  // 45: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	6,  // 46: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	9,  // 47: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	11, // 48: affiliate.v1.PartnerService.GetPartnerCommission:input_type -> affiliate.v1.GetPartnerCommissionRequest
-	13, // 49: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	16, // 50: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	18, // 51: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	19, // 52: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	21, // 53: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
-	22, // 54: affiliate.v1.PartnerService.LookupPartnerConversion:input_type -> affiliate.v1.LookupPartnerConversionRequest
-	5,  // 55: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	7,  // 56: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	10, // 57: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	12, // 58: affiliate.v1.PartnerService.GetPartnerCommission:output_type -> affiliate.v1.PartnerCommission
-	14, // 59: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	17, // 60: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 61: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	20, // 62: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	39, // 63: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
-	23, // 64: affiliate.v1.PartnerService.LookupPartnerConversion:output_type -> affiliate.v1.PartnerConversionLookup
-	55, // [55:65] is the sub-list for method output_type
-	45, // [45:55] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	34, // 35: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	34, // 36: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	23, // 37: affiliate.v1.ListPayoutMethodProposalsResponse.data:type_name -> affiliate.v1.PayoutMethodProposal
+	1,  // 38: affiliate.v1.PayoutMethodProposal.method:type_name -> affiliate.v1.PayoutMethod
+	34, // 39: affiliate.v1.PayoutMethodProposal.proposed_at:type_name -> google.protobuf.Timestamp
+	39, // 40: affiliate.v1.ExportPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	40, // 41: affiliate.v1.ExportPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	30, // 42: affiliate.v1.PartnerConversionLookup.data:type_name -> affiliate.v1.PartnerConversionMatch
+	2,  // 43: affiliate.v1.PartnerConversionMatch.result:type_name -> affiliate.v1.PartnerConversionResult
+	3,  // 44: affiliate.v1.PartnerConversionMatch.reason:type_name -> affiliate.v1.PartnerConversionReason
+	42, // 45: affiliate.v1.PartnerConversionMatch.event_type:type_name -> affiliate.v1.EventType
+	34, // 46: affiliate.v1.PartnerConversionMatch.occurred_at:type_name -> google.protobuf.Timestamp
+	40, // 47: affiliate.v1.PartnerConversionMatch.commission_status:type_name -> affiliate.v1.CommissionStatus
+	4,  // 48: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	6,  // 49: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	9,  // 50: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	11, // 51: affiliate.v1.PartnerService.GetPartnerCommission:input_type -> affiliate.v1.GetPartnerCommissionRequest
+	13, // 52: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	16, // 53: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	18, // 54: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	19, // 55: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	21, // 56: affiliate.v1.PartnerService.ListPayoutMethodProposals:input_type -> affiliate.v1.ListPayoutMethodProposalsRequest
+	24, // 57: affiliate.v1.PartnerService.ConfirmPayoutMethodProposal:input_type -> affiliate.v1.ConfirmPayoutMethodProposalRequest
+	25, // 58: affiliate.v1.PartnerService.DeclinePayoutMethodProposal:input_type -> affiliate.v1.DeclinePayoutMethodProposalRequest
+	27, // 59: affiliate.v1.PartnerService.ExportPartnerCommissions:input_type -> affiliate.v1.ExportPartnerCommissionsRequest
+	28, // 60: affiliate.v1.PartnerService.LookupPartnerConversion:input_type -> affiliate.v1.LookupPartnerConversionRequest
+	5,  // 61: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	7,  // 62: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	10, // 63: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	12, // 64: affiliate.v1.PartnerService.GetPartnerCommission:output_type -> affiliate.v1.PartnerCommission
+	14, // 65: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	17, // 66: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 67: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	20, // 68: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	22, // 69: affiliate.v1.PartnerService.ListPayoutMethodProposals:output_type -> affiliate.v1.ListPayoutMethodProposalsResponse
+	20, // 70: affiliate.v1.PartnerService.ConfirmPayoutMethodProposal:output_type -> affiliate.v1.PayoutMethodDetails
+	26, // 71: affiliate.v1.PartnerService.DeclinePayoutMethodProposal:output_type -> affiliate.v1.DeclinePayoutMethodProposalResponse
+	45, // 72: affiliate.v1.PartnerService.ExportPartnerCommissions:output_type -> google.api.HttpBody
+	29, // 73: affiliate.v1.PartnerService.LookupPartnerConversion:output_type -> affiliate.v1.PartnerConversionLookup
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }
@@ -2799,17 +3165,19 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[15].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[16].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[17].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[18].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[19].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[23].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[24].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_partner_proto_rawDesc), len(file_affiliate_v1_partner_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -279,6 +279,111 @@ func local_request_PartnerService_SetPayoutMethod_0(ctx context.Context, marshal
 	return msg, metadata, err
 }
 
+func request_PartnerService_ListPayoutMethodProposals_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListPayoutMethodProposalsRequest
+		metadata runtime.ServerMetadata
+	)
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ListPayoutMethodProposals(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PartnerService_ListPayoutMethodProposals_0(ctx context.Context, marshaler runtime.Marshaler, server PartnerServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListPayoutMethodProposalsRequest
+		metadata runtime.ServerMetadata
+	)
+	msg, err := server.ListPayoutMethodProposals(ctx, &protoReq)
+	return msg, metadata, err
+}
+
+func request_PartnerService_ConfirmPayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ConfirmPayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["proposal_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "proposal_id")
+	}
+	protoReq.ProposalId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "proposal_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ConfirmPayoutMethodProposal(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PartnerService_ConfirmPayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, server PartnerServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ConfirmPayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["proposal_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "proposal_id")
+	}
+	protoReq.ProposalId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "proposal_id", err)
+	}
+	msg, err := server.ConfirmPayoutMethodProposal(ctx, &protoReq)
+	return msg, metadata, err
+}
+
+func request_PartnerService_DeclinePayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DeclinePayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["proposal_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "proposal_id")
+	}
+	protoReq.ProposalId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "proposal_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.DeclinePayoutMethodProposal(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PartnerService_DeclinePayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, server PartnerServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DeclinePayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["proposal_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "proposal_id")
+	}
+	protoReq.ProposalId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "proposal_id", err)
+	}
+	msg, err := server.DeclinePayoutMethodProposal(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_PartnerService_ExportPartnerCommissions_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
 
 func request_PartnerService_ExportPartnerCommissions_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (PartnerService_ExportPartnerCommissionsClient, runtime.ServerMetadata, error) {
@@ -508,6 +613,66 @@ func RegisterPartnerServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_SetPayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_PartnerService_ListPayoutMethodProposals_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PartnerService/ListPayoutMethodProposals", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PartnerService_ListPayoutMethodProposals_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_ListPayoutMethodProposals_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodPost, pattern_PartnerService_ConfirmPayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PartnerService/ConfirmPayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals/{proposal_id}/confirm"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PartnerService_ConfirmPayoutMethodProposal_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_ConfirmPayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodDelete, pattern_PartnerService_DeclinePayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PartnerService/DeclinePayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals/{proposal_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PartnerService_DeclinePayoutMethodProposal_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_DeclinePayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 
 	mux.Handle(http.MethodGet, pattern_PartnerService_ExportPartnerCommissions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
@@ -711,6 +876,57 @@ func RegisterPartnerServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_SetPayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_PartnerService_ListPayoutMethodProposals_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/ListPayoutMethodProposals", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PartnerService_ListPayoutMethodProposals_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_ListPayoutMethodProposals_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodPost, pattern_PartnerService_ConfirmPayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/ConfirmPayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals/{proposal_id}/confirm"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PartnerService_ConfirmPayoutMethodProposal_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_ConfirmPayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodDelete, pattern_PartnerService_DeclinePayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/DeclinePayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/partner/payout-method/proposals/{proposal_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PartnerService_DeclinePayoutMethodProposal_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PartnerService_DeclinePayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_PartnerService_ExportPartnerCommissions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -749,27 +965,33 @@ func RegisterPartnerServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 }
 
 var (
-	pattern_PartnerService_ListPartnerPrograms_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "programs"}, ""))
-	pattern_PartnerService_GetPartnerProgram_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
-	pattern_PartnerService_ListPartnerCommissions_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
-	pattern_PartnerService_GetPartnerCommission_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "commissions", "commission_id"}, ""))
-	pattern_PartnerService_GetPartnerBalances_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
-	pattern_PartnerService_GetPartnerProfile_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
-	pattern_PartnerService_UpdatePartnerProfile_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
-	pattern_PartnerService_SetPayoutMethod_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payout-method"}, ""))
-	pattern_PartnerService_ExportPartnerCommissions_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "commissions", "export"}, ""))
-	pattern_PartnerService_LookupPartnerConversion_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "conversions", "lookup"}, ""))
+	pattern_PartnerService_ListPartnerPrograms_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "programs"}, ""))
+	pattern_PartnerService_GetPartnerProgram_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
+	pattern_PartnerService_ListPartnerCommissions_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
+	pattern_PartnerService_GetPartnerCommission_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "commissions", "commission_id"}, ""))
+	pattern_PartnerService_GetPartnerBalances_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
+	pattern_PartnerService_GetPartnerProfile_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
+	pattern_PartnerService_UpdatePartnerProfile_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
+	pattern_PartnerService_SetPayoutMethod_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payout-method"}, ""))
+	pattern_PartnerService_ListPayoutMethodProposals_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "payout-method", "proposals"}, ""))
+	pattern_PartnerService_ConfirmPayoutMethodProposal_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4, 1, 0, 4, 1, 5, 5, 2, 6}, []string{"api", "v1", "partner", "payout-method", "proposals", "proposal_id", "confirm"}, ""))
+	pattern_PartnerService_DeclinePayoutMethodProposal_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "partner", "payout-method", "proposals", "proposal_id"}, ""))
+	pattern_PartnerService_ExportPartnerCommissions_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "commissions", "export"}, ""))
+	pattern_PartnerService_LookupPartnerConversion_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "conversions", "lookup"}, ""))
 )
 
 var (
-	forward_PartnerService_ListPartnerPrograms_0      = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerProgram_0        = runtime.ForwardResponseMessage
-	forward_PartnerService_ListPartnerCommissions_0   = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerCommission_0     = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerBalances_0       = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerProfile_0        = runtime.ForwardResponseMessage
-	forward_PartnerService_UpdatePartnerProfile_0     = runtime.ForwardResponseMessage
-	forward_PartnerService_SetPayoutMethod_0          = runtime.ForwardResponseMessage
-	forward_PartnerService_ExportPartnerCommissions_0 = runtime.ForwardResponseStream
-	forward_PartnerService_LookupPartnerConversion_0  = runtime.ForwardResponseMessage
+	forward_PartnerService_ListPartnerPrograms_0         = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerProgram_0           = runtime.ForwardResponseMessage
+	forward_PartnerService_ListPartnerCommissions_0      = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerCommission_0        = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerBalances_0          = runtime.ForwardResponseMessage
+	forward_PartnerService_GetPartnerProfile_0           = runtime.ForwardResponseMessage
+	forward_PartnerService_UpdatePartnerProfile_0        = runtime.ForwardResponseMessage
+	forward_PartnerService_SetPayoutMethod_0             = runtime.ForwardResponseMessage
+	forward_PartnerService_ListPayoutMethodProposals_0   = runtime.ForwardResponseMessage
+	forward_PartnerService_ConfirmPayoutMethodProposal_0 = runtime.ForwardResponseMessage
+	forward_PartnerService_DeclinePayoutMethodProposal_0 = runtime.ForwardResponseMessage
+	forward_PartnerService_ExportPartnerCommissions_0    = runtime.ForwardResponseStream
+	forward_PartnerService_LookupPartnerConversion_0     = runtime.ForwardResponseMessage
 )

@@ -2967,6 +2967,748 @@ var _ interface {
 	ErrorName() string
 } = PayoutMethodDetailsValidationError{}
 
+// Validate checks the field values on ListPayoutMethodProposalsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *ListPayoutMethodProposalsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListPayoutMethodProposalsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ListPayoutMethodProposalsRequestMultiError, or nil if none found.
+func (m *ListPayoutMethodProposalsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListPayoutMethodProposalsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return ListPayoutMethodProposalsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListPayoutMethodProposalsRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// ListPayoutMethodProposalsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListPayoutMethodProposalsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListPayoutMethodProposalsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListPayoutMethodProposalsRequestMultiError) AllErrors() []error { return m }
+
+// ListPayoutMethodProposalsRequestValidationError is the validation error
+// returned by ListPayoutMethodProposalsRequest.Validate if the designated
+// constraints aren't met.
+type ListPayoutMethodProposalsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListPayoutMethodProposalsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListPayoutMethodProposalsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListPayoutMethodProposalsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListPayoutMethodProposalsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListPayoutMethodProposalsRequestValidationError) ErrorName() string {
+	return "ListPayoutMethodProposalsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListPayoutMethodProposalsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListPayoutMethodProposalsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListPayoutMethodProposalsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListPayoutMethodProposalsRequestValidationError{}
+
+// Validate checks the field values on ListPayoutMethodProposalsResponse with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *ListPayoutMethodProposalsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListPayoutMethodProposalsResponse
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// ListPayoutMethodProposalsResponseMultiError, or nil if none found.
+func (m *ListPayoutMethodProposalsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListPayoutMethodProposalsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListPayoutMethodProposalsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListPayoutMethodProposalsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListPayoutMethodProposalsResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListPayoutMethodProposalsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListPayoutMethodProposalsResponseMultiError is an error wrapping multiple
+// validation errors returned by
+// ListPayoutMethodProposalsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ListPayoutMethodProposalsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListPayoutMethodProposalsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListPayoutMethodProposalsResponseMultiError) AllErrors() []error { return m }
+
+// ListPayoutMethodProposalsResponseValidationError is the validation error
+// returned by ListPayoutMethodProposalsResponse.Validate if the designated
+// constraints aren't met.
+type ListPayoutMethodProposalsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListPayoutMethodProposalsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListPayoutMethodProposalsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListPayoutMethodProposalsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListPayoutMethodProposalsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListPayoutMethodProposalsResponseValidationError) ErrorName() string {
+	return "ListPayoutMethodProposalsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListPayoutMethodProposalsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListPayoutMethodProposalsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListPayoutMethodProposalsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListPayoutMethodProposalsResponseValidationError{}
+
+// Validate checks the field values on PayoutMethodProposal with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PayoutMethodProposal) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PayoutMethodProposal with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PayoutMethodProposalMultiError, or nil if none found.
+func (m *PayoutMethodProposal) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PayoutMethodProposal) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Id
+
+	// no validation rules for ProgramId
+
+	// no validation rules for Method
+
+	if all {
+		switch v := interface{}(m.GetProposedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PayoutMethodProposalValidationError{
+					field:  "ProposedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PayoutMethodProposalValidationError{
+					field:  "ProposedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetProposedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PayoutMethodProposalValidationError{
+				field:  "ProposedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.ProgramName != nil {
+		// no validation rules for ProgramName
+	}
+
+	if m.MerchantName != nil {
+		// no validation rules for MerchantName
+	}
+
+	if m.AccountHint != nil {
+		// no validation rules for AccountHint
+	}
+
+	if len(errors) > 0 {
+		return PayoutMethodProposalMultiError(errors)
+	}
+
+	return nil
+}
+
+// PayoutMethodProposalMultiError is an error wrapping multiple validation
+// errors returned by PayoutMethodProposal.ValidateAll() if the designated
+// constraints aren't met.
+type PayoutMethodProposalMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PayoutMethodProposalMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PayoutMethodProposalMultiError) AllErrors() []error { return m }
+
+// PayoutMethodProposalValidationError is the validation error returned by
+// PayoutMethodProposal.Validate if the designated constraints aren't met.
+type PayoutMethodProposalValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PayoutMethodProposalValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PayoutMethodProposalValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PayoutMethodProposalValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PayoutMethodProposalValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PayoutMethodProposalValidationError) ErrorName() string {
+	return "PayoutMethodProposalValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PayoutMethodProposalValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPayoutMethodProposal.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PayoutMethodProposalValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PayoutMethodProposalValidationError{}
+
+// Validate checks the field values on ConfirmPayoutMethodProposalRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *ConfirmPayoutMethodProposalRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConfirmPayoutMethodProposalRequest
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// ConfirmPayoutMethodProposalRequestMultiError, or nil if none found.
+func (m *ConfirmPayoutMethodProposalRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConfirmPayoutMethodProposalRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProposalId
+
+	if m.Password != nil {
+
+		if l := utf8.RuneCountInString(m.GetPassword()); l < 1 || l > 128 {
+			err := ConfirmPayoutMethodProposalRequestValidationError{
+				field:  "Password",
+				reason: "value length must be between 1 and 128 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Code != nil {
+
+		if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+			err := ConfirmPayoutMethodProposalRequestValidationError{
+				field:  "Code",
+				reason: "value length must be between 1 and 32 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ConfirmPayoutMethodProposalRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConfirmPayoutMethodProposalRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// ConfirmPayoutMethodProposalRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ConfirmPayoutMethodProposalRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConfirmPayoutMethodProposalRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConfirmPayoutMethodProposalRequestMultiError) AllErrors() []error { return m }
+
+// ConfirmPayoutMethodProposalRequestValidationError is the validation error
+// returned by ConfirmPayoutMethodProposalRequest.Validate if the designated
+// constraints aren't met.
+type ConfirmPayoutMethodProposalRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConfirmPayoutMethodProposalRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConfirmPayoutMethodProposalRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConfirmPayoutMethodProposalRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConfirmPayoutMethodProposalRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConfirmPayoutMethodProposalRequestValidationError) ErrorName() string {
+	return "ConfirmPayoutMethodProposalRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ConfirmPayoutMethodProposalRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConfirmPayoutMethodProposalRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConfirmPayoutMethodProposalRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConfirmPayoutMethodProposalRequestValidationError{}
+
+// Validate checks the field values on DeclinePayoutMethodProposalRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *DeclinePayoutMethodProposalRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DeclinePayoutMethodProposalRequest
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// DeclinePayoutMethodProposalRequestMultiError, or nil if none found.
+func (m *DeclinePayoutMethodProposalRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DeclinePayoutMethodProposalRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProposalId
+
+	if len(errors) > 0 {
+		return DeclinePayoutMethodProposalRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// DeclinePayoutMethodProposalRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// DeclinePayoutMethodProposalRequest.ValidateAll() if the designated
+// constraints aren't met.
+type DeclinePayoutMethodProposalRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DeclinePayoutMethodProposalRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DeclinePayoutMethodProposalRequestMultiError) AllErrors() []error { return m }
+
+// DeclinePayoutMethodProposalRequestValidationError is the validation error
+// returned by DeclinePayoutMethodProposalRequest.Validate if the designated
+// constraints aren't met.
+type DeclinePayoutMethodProposalRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DeclinePayoutMethodProposalRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DeclinePayoutMethodProposalRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DeclinePayoutMethodProposalRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DeclinePayoutMethodProposalRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DeclinePayoutMethodProposalRequestValidationError) ErrorName() string {
+	return "DeclinePayoutMethodProposalRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e DeclinePayoutMethodProposalRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDeclinePayoutMethodProposalRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DeclinePayoutMethodProposalRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DeclinePayoutMethodProposalRequestValidationError{}
+
+// Validate checks the field values on DeclinePayoutMethodProposalResponse with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *DeclinePayoutMethodProposalResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DeclinePayoutMethodProposalResponse
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// DeclinePayoutMethodProposalResponseMultiError, or nil if none found.
+func (m *DeclinePayoutMethodProposalResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DeclinePayoutMethodProposalResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return DeclinePayoutMethodProposalResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// DeclinePayoutMethodProposalResponseMultiError is an error wrapping multiple
+// validation errors returned by
+// DeclinePayoutMethodProposalResponse.ValidateAll() if the designated
+// constraints aren't met.
+type DeclinePayoutMethodProposalResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DeclinePayoutMethodProposalResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DeclinePayoutMethodProposalResponseMultiError) AllErrors() []error { return m }
+
+// DeclinePayoutMethodProposalResponseValidationError is the validation error
+// returned by DeclinePayoutMethodProposalResponse.Validate if the designated
+// constraints aren't met.
+type DeclinePayoutMethodProposalResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DeclinePayoutMethodProposalResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DeclinePayoutMethodProposalResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DeclinePayoutMethodProposalResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DeclinePayoutMethodProposalResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DeclinePayoutMethodProposalResponseValidationError) ErrorName() string {
+	return "DeclinePayoutMethodProposalResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e DeclinePayoutMethodProposalResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDeclinePayoutMethodProposalResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DeclinePayoutMethodProposalResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DeclinePayoutMethodProposalResponseValidationError{}
+
 // Validate checks the field values on ExportPartnerCommissionsRequest with the
 // rules defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -20,16 +20,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PartnerService_ListPartnerPrograms_FullMethodName      = "/affiliate.v1.PartnerService/ListPartnerPrograms"
-	PartnerService_GetPartnerProgram_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProgram"
-	PartnerService_ListPartnerCommissions_FullMethodName   = "/affiliate.v1.PartnerService/ListPartnerCommissions"
-	PartnerService_GetPartnerCommission_FullMethodName     = "/affiliate.v1.PartnerService/GetPartnerCommission"
-	PartnerService_GetPartnerBalances_FullMethodName       = "/affiliate.v1.PartnerService/GetPartnerBalances"
-	PartnerService_GetPartnerProfile_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerProfile"
-	PartnerService_UpdatePartnerProfile_FullMethodName     = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
-	PartnerService_SetPayoutMethod_FullMethodName          = "/affiliate.v1.PartnerService/SetPayoutMethod"
-	PartnerService_ExportPartnerCommissions_FullMethodName = "/affiliate.v1.PartnerService/ExportPartnerCommissions"
-	PartnerService_LookupPartnerConversion_FullMethodName  = "/affiliate.v1.PartnerService/LookupPartnerConversion"
+	PartnerService_ListPartnerPrograms_FullMethodName         = "/affiliate.v1.PartnerService/ListPartnerPrograms"
+	PartnerService_GetPartnerProgram_FullMethodName           = "/affiliate.v1.PartnerService/GetPartnerProgram"
+	PartnerService_ListPartnerCommissions_FullMethodName      = "/affiliate.v1.PartnerService/ListPartnerCommissions"
+	PartnerService_GetPartnerCommission_FullMethodName        = "/affiliate.v1.PartnerService/GetPartnerCommission"
+	PartnerService_GetPartnerBalances_FullMethodName          = "/affiliate.v1.PartnerService/GetPartnerBalances"
+	PartnerService_GetPartnerProfile_FullMethodName           = "/affiliate.v1.PartnerService/GetPartnerProfile"
+	PartnerService_UpdatePartnerProfile_FullMethodName        = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
+	PartnerService_SetPayoutMethod_FullMethodName             = "/affiliate.v1.PartnerService/SetPayoutMethod"
+	PartnerService_ListPayoutMethodProposals_FullMethodName   = "/affiliate.v1.PartnerService/ListPayoutMethodProposals"
+	PartnerService_ConfirmPayoutMethodProposal_FullMethodName = "/affiliate.v1.PartnerService/ConfirmPayoutMethodProposal"
+	PartnerService_DeclinePayoutMethodProposal_FullMethodName = "/affiliate.v1.PartnerService/DeclinePayoutMethodProposal"
+	PartnerService_ExportPartnerCommissions_FullMethodName    = "/affiliate.v1.PartnerService/ExportPartnerCommissions"
+	PartnerService_LookupPartnerConversion_FullMethodName     = "/affiliate.v1.PartnerService/LookupPartnerConversion"
 )
 
 // PartnerServiceClient is the client API for PartnerService service.
@@ -74,6 +77,21 @@ type PartnerServiceClient interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(ctx context.Context, in *SetPayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
+	// ListPayoutMethodProposals returns the payout methods that merchants propose to the
+	// partner, newest first. Nothing is paid to a proposed method until the partner confirms it.
+	ListPayoutMethodProposals(ctx context.Context, in *ListPayoutMethodProposalsRequest, opts ...grpc.CallOption) (*ListPayoutMethodProposalsResponse, error)
+	// ConfirmPayoutMethodProposal sets the payout method of the partner to a proposed one. It
+	// needs the same confirmation as SetPayoutMethod and has the same effects, and it ends the
+	// proposal.
+	//
+	// Errors:
+	//   - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
+	ConfirmPayoutMethodProposal(ctx context.Context, in *ConfirmPayoutMethodProposalRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
+	// DeclinePayoutMethodProposal ends a proposal without changing the payout method of the
+	// partner.
+	DeclinePayoutMethodProposal(ctx context.Context, in *DeclinePayoutMethodProposalRequest, opts ...grpc.CallOption) (*DeclinePayoutMethodProposalResponse, error)
 	// ExportPartnerCommissions downloads the partner's own commissions as a CSV file (RFC
 	// 4180). It accepts the filters and the sort order of the list. All rows come from one
 	// snapshot of the data.
@@ -185,6 +203,36 @@ func (c *partnerServiceClient) SetPayoutMethod(ctx context.Context, in *SetPayou
 	return out, nil
 }
 
+func (c *partnerServiceClient) ListPayoutMethodProposals(ctx context.Context, in *ListPayoutMethodProposalsRequest, opts ...grpc.CallOption) (*ListPayoutMethodProposalsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPayoutMethodProposalsResponse)
+	err := c.cc.Invoke(ctx, PartnerService_ListPayoutMethodProposals_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *partnerServiceClient) ConfirmPayoutMethodProposal(ctx context.Context, in *ConfirmPayoutMethodProposalRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PayoutMethodDetails)
+	err := c.cc.Invoke(ctx, PartnerService_ConfirmPayoutMethodProposal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *partnerServiceClient) DeclinePayoutMethodProposal(ctx context.Context, in *DeclinePayoutMethodProposalRequest, opts ...grpc.CallOption) (*DeclinePayoutMethodProposalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeclinePayoutMethodProposalResponse)
+	err := c.cc.Invoke(ctx, PartnerService_DeclinePayoutMethodProposal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *partnerServiceClient) ExportPartnerCommissions(ctx context.Context, in *ExportPartnerCommissionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &PartnerService_ServiceDesc.Streams[0], PartnerService_ExportPartnerCommissions_FullMethodName, cOpts...)
@@ -256,6 +304,21 @@ type PartnerServiceServer interface {
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
 	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error)
+	// ListPayoutMethodProposals returns the payout methods that merchants propose to the
+	// partner, newest first. Nothing is paid to a proposed method until the partner confirms it.
+	ListPayoutMethodProposals(context.Context, *ListPayoutMethodProposalsRequest) (*ListPayoutMethodProposalsResponse, error)
+	// ConfirmPayoutMethodProposal sets the payout method of the partner to a proposed one. It
+	// needs the same confirmation as SetPayoutMethod and has the same effects, and it ends the
+	// proposal.
+	//
+	// Errors:
+	//   - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
+	ConfirmPayoutMethodProposal(context.Context, *ConfirmPayoutMethodProposalRequest) (*PayoutMethodDetails, error)
+	// DeclinePayoutMethodProposal ends a proposal without changing the payout method of the
+	// partner.
+	DeclinePayoutMethodProposal(context.Context, *DeclinePayoutMethodProposalRequest) (*DeclinePayoutMethodProposalResponse, error)
 	// ExportPartnerCommissions downloads the partner's own commissions as a CSV file (RFC
 	// 4180). It accepts the filters and the sort order of the list. All rows come from one
 	// snapshot of the data.
@@ -310,6 +373,15 @@ func (UnimplementedPartnerServiceServer) UpdatePartnerProfile(context.Context, *
 }
 func (UnimplementedPartnerServiceServer) SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPayoutMethod not implemented")
+}
+func (UnimplementedPartnerServiceServer) ListPayoutMethodProposals(context.Context, *ListPayoutMethodProposalsRequest) (*ListPayoutMethodProposalsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPayoutMethodProposals not implemented")
+}
+func (UnimplementedPartnerServiceServer) ConfirmPayoutMethodProposal(context.Context, *ConfirmPayoutMethodProposalRequest) (*PayoutMethodDetails, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfirmPayoutMethodProposal not implemented")
+}
+func (UnimplementedPartnerServiceServer) DeclinePayoutMethodProposal(context.Context, *DeclinePayoutMethodProposalRequest) (*DeclinePayoutMethodProposalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeclinePayoutMethodProposal not implemented")
 }
 func (UnimplementedPartnerServiceServer) ExportPartnerCommissions(*ExportPartnerCommissionsRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method ExportPartnerCommissions not implemented")
@@ -482,6 +554,60 @@ func _PartnerService_SetPayoutMethod_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PartnerService_ListPayoutMethodProposals_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPayoutMethodProposalsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PartnerServiceServer).ListPayoutMethodProposals(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PartnerService_ListPayoutMethodProposals_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PartnerServiceServer).ListPayoutMethodProposals(ctx, req.(*ListPayoutMethodProposalsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PartnerService_ConfirmPayoutMethodProposal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmPayoutMethodProposalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PartnerServiceServer).ConfirmPayoutMethodProposal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PartnerService_ConfirmPayoutMethodProposal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PartnerServiceServer).ConfirmPayoutMethodProposal(ctx, req.(*ConfirmPayoutMethodProposalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PartnerService_DeclinePayoutMethodProposal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeclinePayoutMethodProposalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PartnerServiceServer).DeclinePayoutMethodProposal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PartnerService_DeclinePayoutMethodProposal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PartnerServiceServer).DeclinePayoutMethodProposal(ctx, req.(*DeclinePayoutMethodProposalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PartnerService_ExportPartnerCommissions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportPartnerCommissionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -549,6 +675,18 @@ var PartnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPayoutMethod",
 			Handler:    _PartnerService_SetPayoutMethod_Handler,
+		},
+		{
+			MethodName: "ListPayoutMethodProposals",
+			Handler:    _PartnerService_ListPayoutMethodProposals_Handler,
+		},
+		{
+			MethodName: "ConfirmPayoutMethodProposal",
+			Handler:    _PartnerService_ConfirmPayoutMethodProposal_Handler,
+		},
+		{
+			MethodName: "DeclinePayoutMethodProposal",
+			Handler:    _PartnerService_DeclinePayoutMethodProposal_Handler,
 		},
 		{
 			MethodName: "LookupPartnerConversion",

@@ -2706,6 +2706,175 @@ func (x *PartnerPayout) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type ProposePayoutMethodRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// The method: `manual`, `paypal`, `wise`, `bank_transfer` or `store_credit`.
+	Method PayoutMethod `protobuf:"varint,3,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
+	// The account. An e-mail address for `paypal` and `wise`; an IBAN or account number
+	// for `bank_transfer`. It must be absent for `manual` and `store_credit`.
+	Account *string `protobuf:"bytes,4,opt,name=account,proto3,oneof" json:"account,omitempty"`
+	// The name of the account holder. Required for `bank_transfer`. It must be absent for
+	// `manual` and `store_credit`.
+	AccountHolder *string `protobuf:"bytes,5,opt,name=account_holder,json=accountHolder,proto3,oneof" json:"account_holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposePayoutMethodRequest) Reset() {
+	*x = ProposePayoutMethodRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposePayoutMethodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposePayoutMethodRequest) ProtoMessage() {}
+
+func (x *ProposePayoutMethodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposePayoutMethodRequest.ProtoReflect.Descriptor instead.
+func (*ProposePayoutMethodRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ProposePayoutMethodRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ProposePayoutMethodRequest) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ProposePayoutMethodRequest) GetMethod() PayoutMethod {
+	if x != nil {
+		return x.Method
+	}
+	return PayoutMethod_PAYOUT_METHOD_UNSPECIFIED
+}
+
+func (x *ProposePayoutMethodRequest) GetAccount() string {
+	if x != nil && x.Account != nil {
+		return *x.Account
+	}
+	return ""
+}
+
+func (x *ProposePayoutMethodRequest) GetAccountHolder() string {
+	if x != nil && x.AccountHolder != nil {
+		return *x.AccountHolder
+	}
+	return ""
+}
+
+type WithdrawPayoutMethodProposalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawPayoutMethodProposalRequest) Reset() {
+	*x = WithdrawPayoutMethodProposalRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawPayoutMethodProposalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawPayoutMethodProposalRequest) ProtoMessage() {}
+
+func (x *WithdrawPayoutMethodProposalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawPayoutMethodProposalRequest.ProtoReflect.Descriptor instead.
+func (*WithdrawPayoutMethodProposalRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WithdrawPayoutMethodProposalRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *WithdrawPayoutMethodProposalRequest) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+type WithdrawPayoutMethodProposalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawPayoutMethodProposalResponse) Reset() {
+	*x = WithdrawPayoutMethodProposalResponse{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawPayoutMethodProposalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawPayoutMethodProposalResponse) ProtoMessage() {}
+
+func (x *WithdrawPayoutMethodProposalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawPayoutMethodProposalResponse.ProtoReflect.Descriptor instead.
+func (*WithdrawPayoutMethodProposalResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{29}
+}
+
 type GetPartnerPayoutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PayoutId      string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
@@ -2715,7 +2884,7 @@ type GetPartnerPayoutRequest struct {
 
 func (x *GetPartnerPayoutRequest) Reset() {
 	*x = GetPartnerPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2896,7 @@ func (x *GetPartnerPayoutRequest) String() string {
 func (*GetPartnerPayoutRequest) ProtoMessage() {}
 
 func (x *GetPartnerPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2909,7 @@ func (x *GetPartnerPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPartnerPayoutRequest.ProtoReflect.Descriptor instead.
 func (*GetPartnerPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetPartnerPayoutRequest) GetPayoutId() string {
@@ -2798,7 +2967,7 @@ type PartnerPayoutDetail struct {
 
 func (x *PartnerPayoutDetail) Reset() {
 	*x = PartnerPayoutDetail{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2979,7 @@ func (x *PartnerPayoutDetail) String() string {
 func (*PartnerPayoutDetail) ProtoMessage() {}
 
 func (x *PartnerPayoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2992,7 @@ func (x *PartnerPayoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayoutDetail.ProtoReflect.Descriptor instead.
 func (*PartnerPayoutDetail) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PartnerPayoutDetail) GetId() string {
@@ -2989,7 +3158,7 @@ type PartnerPayoutCommission struct {
 
 func (x *PartnerPayoutCommission) Reset() {
 	*x = PartnerPayoutCommission{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3170,7 @@ func (x *PartnerPayoutCommission) String() string {
 func (*PartnerPayoutCommission) ProtoMessage() {}
 
 func (x *PartnerPayoutCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3183,7 @@ func (x *PartnerPayoutCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayoutCommission.ProtoReflect.Descriptor instead.
 func (*PartnerPayoutCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{29}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PartnerPayoutCommission) GetCommissionId() string {
@@ -3318,7 +3487,22 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"created_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\f\n" +
 	"\n" +
 	"_referenceB\x11\n" +
-	"\x0f_failure_reason\"6\n" +
+	"\x0f_failure_reason\"\xae\x02\n" +
+	"\x1aProposePayoutMethodRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\x12@\n" +
+	"\x06method\x18\x03 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodB\f\xfaB\t\x82\x01\x06 \x00 \x05 \aR\x06method\x12-\n" +
+	"\aaccount\x18\x04 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc0\x02\xa8\xbb\x18\x01H\x00R\aaccount\x88\x01\x01\x12:\n" +
+	"\x0eaccount_holder\x18\x05 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\raccountHolder\x88\x01\x01B\n" +
+	"\n" +
+	"\b_accountB\x11\n" +
+	"\x0f_account_holder\"k\n" +
+	"#WithdrawPayoutMethodProposalRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\"&\n" +
+	"$WithdrawPayoutMethodProposalResponse\"6\n" +
 	"\x17GetPartnerPayoutRequest\x12\x1b\n" +
 	"\tpayout_id\x18\x01 \x01(\tR\bpayoutId\"\xf3\a\n" +
 	"\x13PartnerPayoutDetail\x12\x0e\n" +
@@ -3388,7 +3572,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"!PAYOUT_EXCLUSION_NO_PAYOUT_METHOD\x10\x02\x12-\n" +
 	")PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED\x10\x03\x12%\n" +
 	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x04\x12+\n" +
-	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\xa9\x10\n" +
+	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\xca\x13\n" +
 	"\rPayoutService\x12v\n" +
 	"\x0ePreviewPayouts\x12#.affiliate.v1.PreviewPayoutsRequest\x1a\x1b.affiliate.v1.PayoutPreview\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/preview\x12z\n" +
 	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12k\n" +
@@ -3403,7 +3587,9 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x0eMarkPayoutPaid\x12#.affiliate.v1.MarkPayoutPaidRequest\x1a\x14.affiliate.v1.Payout\"0\x82\xd3\xe4\x93\x02*:\x01*2%/api/v1/payouts/{payout_id}/mark-paid\x12\x83\x01\n" +
 	"\x10MarkPayoutFailed\x12%.affiliate.v1.MarkPayoutFailedRequest\x1a\x14.affiliate.v1.Payout\"2\x82\xd3\xe4\x93\x02,:\x01*2'/api/v1/payouts/{payout_id}/mark-failed\x12s\n" +
 	"\vRetryPayout\x12 .affiliate.v1.RetryPayoutRequest\x1a\x14.affiliate.v1.Payout\",\x82\xd3\xe4\x93\x02&:\x01*2!/api/v1/payouts/{payout_id}/retry\x12v\n" +
-	"\fCancelPayout\x12!.affiliate.v1.CancelPayoutRequest\x1a\x14.affiliate.v1.Payout\"-\x82\xd3\xe4\x93\x02':\x01*2\"/api/v1/payouts/{payout_id}/cancel\x12\x88\x01\n" +
+	"\fCancelPayout\x12!.affiliate.v1.CancelPayoutRequest\x1a\x14.affiliate.v1.Payout\"-\x82\xd3\xe4\x93\x02':\x01*2\"/api/v1/payouts/{payout_id}/cancel\x12\xbe\x01\n" +
+	"\x13ProposePayoutMethod\x12(.affiliate.v1.ProposePayoutMethodRequest\x1a\".affiliate.v1.PayoutMethodProposal\"Y\x82\xd3\xe4\x93\x02S:\x01*\x1aN/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal\x12\xdd\x01\n" +
+	"\x1cWithdrawPayoutMethodProposal\x121.affiliate.v1.WithdrawPayoutMethodProposalRequest\x1a2.affiliate.v1.WithdrawPayoutMethodProposalResponse\"V\x82\xd3\xe4\x93\x02P*N/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal\x12\x88\x01\n" +
 	"\x12ListPartnerPayouts\x12'.affiliate.v1.ListPartnerPayoutsRequest\x1a(.affiliate.v1.ListPartnerPayoutsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/payouts\x12\x89\x01\n" +
 	"\x10GetPartnerPayout\x12%.affiliate.v1.GetPartnerPayoutRequest\x1a!.affiliate.v1.PartnerPayoutDetail\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/partner/payouts/{payout_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
@@ -3420,148 +3606,157 @@ func file_affiliate_v1_payout_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_payout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_affiliate_v1_payout_proto_goTypes = []any{
-	(PayoutStatus)(0),                  // 0: affiliate.v1.PayoutStatus
-	(PayoutBatchStatus)(0),             // 1: affiliate.v1.PayoutBatchStatus
-	(PayoutExportFormat)(0),            // 2: affiliate.v1.PayoutExportFormat
-	(PayoutExclusion)(0),               // 3: affiliate.v1.PayoutExclusion
-	(*PreviewPayoutsRequest)(nil),      // 4: affiliate.v1.PreviewPayoutsRequest
-	(*PayoutPreview)(nil),              // 5: affiliate.v1.PayoutPreview
-	(*PayoutPreviewLine)(nil),          // 6: affiliate.v1.PayoutPreviewLine
-	(*PayoutTotal)(nil),                // 7: affiliate.v1.PayoutTotal
-	(*CreatePayoutBatchRequest)(nil),   // 8: affiliate.v1.CreatePayoutBatchRequest
-	(*PayoutBatch)(nil),                // 9: affiliate.v1.PayoutBatch
-	(*PayoutCounts)(nil),               // 10: affiliate.v1.PayoutCounts
-	(*ListPayoutBatchesRequest)(nil),   // 11: affiliate.v1.ListPayoutBatchesRequest
-	(*ListPayoutBatchesResponse)(nil),  // 12: affiliate.v1.ListPayoutBatchesResponse
-	(*GetPayoutBatchRequest)(nil),      // 13: affiliate.v1.GetPayoutBatchRequest
-	(*ConfirmPayoutBatchRequest)(nil),  // 14: affiliate.v1.ConfirmPayoutBatchRequest
-	(*ProcessPayoutBatchRequest)(nil),  // 15: affiliate.v1.ProcessPayoutBatchRequest
-	(*CancelPayoutBatchRequest)(nil),   // 16: affiliate.v1.CancelPayoutBatchRequest
-	(*ExportPayoutBatchRequest)(nil),   // 17: affiliate.v1.ExportPayoutBatchRequest
-	(*ListPayoutsRequest)(nil),         // 18: affiliate.v1.ListPayoutsRequest
-	(*ListPayoutsResponse)(nil),        // 19: affiliate.v1.ListPayoutsResponse
-	(*GetPayoutRequest)(nil),           // 20: affiliate.v1.GetPayoutRequest
-	(*MarkPayoutPaidRequest)(nil),      // 21: affiliate.v1.MarkPayoutPaidRequest
-	(*MarkPayoutFailedRequest)(nil),    // 22: affiliate.v1.MarkPayoutFailedRequest
-	(*RetryPayoutRequest)(nil),         // 23: affiliate.v1.RetryPayoutRequest
-	(*CancelPayoutRequest)(nil),        // 24: affiliate.v1.CancelPayoutRequest
-	(*Payout)(nil),                     // 25: affiliate.v1.Payout
-	(*PayoutDetail)(nil),               // 26: affiliate.v1.PayoutDetail
-	(*PayoutCommission)(nil),           // 27: affiliate.v1.PayoutCommission
-	(*ListPartnerPayoutsRequest)(nil),  // 28: affiliate.v1.ListPartnerPayoutsRequest
-	(*ListPartnerPayoutsResponse)(nil), // 29: affiliate.v1.ListPartnerPayoutsResponse
-	(*PartnerPayout)(nil),              // 30: affiliate.v1.PartnerPayout
-	(*GetPartnerPayoutRequest)(nil),    // 31: affiliate.v1.GetPartnerPayoutRequest
-	(*PartnerPayoutDetail)(nil),        // 32: affiliate.v1.PartnerPayoutDetail
-	(*PartnerPayoutCommission)(nil),    // 33: affiliate.v1.PartnerPayoutCommission
-	(*timestamppb.Timestamp)(nil),      // 34: google.protobuf.Timestamp
-	(PayoutMethod)(0),                  // 35: affiliate.v1.PayoutMethod
-	(Mode)(0),                          // 36: affiliate.v1.Mode
-	(EventType)(0),                     // 37: affiliate.v1.EventType
-	(*httpbody.HttpBody)(nil),          // 38: google.api.HttpBody
+	(PayoutStatus)(0),                            // 0: affiliate.v1.PayoutStatus
+	(PayoutBatchStatus)(0),                       // 1: affiliate.v1.PayoutBatchStatus
+	(PayoutExportFormat)(0),                      // 2: affiliate.v1.PayoutExportFormat
+	(PayoutExclusion)(0),                         // 3: affiliate.v1.PayoutExclusion
+	(*PreviewPayoutsRequest)(nil),                // 4: affiliate.v1.PreviewPayoutsRequest
+	(*PayoutPreview)(nil),                        // 5: affiliate.v1.PayoutPreview
+	(*PayoutPreviewLine)(nil),                    // 6: affiliate.v1.PayoutPreviewLine
+	(*PayoutTotal)(nil),                          // 7: affiliate.v1.PayoutTotal
+	(*CreatePayoutBatchRequest)(nil),             // 8: affiliate.v1.CreatePayoutBatchRequest
+	(*PayoutBatch)(nil),                          // 9: affiliate.v1.PayoutBatch
+	(*PayoutCounts)(nil),                         // 10: affiliate.v1.PayoutCounts
+	(*ListPayoutBatchesRequest)(nil),             // 11: affiliate.v1.ListPayoutBatchesRequest
+	(*ListPayoutBatchesResponse)(nil),            // 12: affiliate.v1.ListPayoutBatchesResponse
+	(*GetPayoutBatchRequest)(nil),                // 13: affiliate.v1.GetPayoutBatchRequest
+	(*ConfirmPayoutBatchRequest)(nil),            // 14: affiliate.v1.ConfirmPayoutBatchRequest
+	(*ProcessPayoutBatchRequest)(nil),            // 15: affiliate.v1.ProcessPayoutBatchRequest
+	(*CancelPayoutBatchRequest)(nil),             // 16: affiliate.v1.CancelPayoutBatchRequest
+	(*ExportPayoutBatchRequest)(nil),             // 17: affiliate.v1.ExportPayoutBatchRequest
+	(*ListPayoutsRequest)(nil),                   // 18: affiliate.v1.ListPayoutsRequest
+	(*ListPayoutsResponse)(nil),                  // 19: affiliate.v1.ListPayoutsResponse
+	(*GetPayoutRequest)(nil),                     // 20: affiliate.v1.GetPayoutRequest
+	(*MarkPayoutPaidRequest)(nil),                // 21: affiliate.v1.MarkPayoutPaidRequest
+	(*MarkPayoutFailedRequest)(nil),              // 22: affiliate.v1.MarkPayoutFailedRequest
+	(*RetryPayoutRequest)(nil),                   // 23: affiliate.v1.RetryPayoutRequest
+	(*CancelPayoutRequest)(nil),                  // 24: affiliate.v1.CancelPayoutRequest
+	(*Payout)(nil),                               // 25: affiliate.v1.Payout
+	(*PayoutDetail)(nil),                         // 26: affiliate.v1.PayoutDetail
+	(*PayoutCommission)(nil),                     // 27: affiliate.v1.PayoutCommission
+	(*ListPartnerPayoutsRequest)(nil),            // 28: affiliate.v1.ListPartnerPayoutsRequest
+	(*ListPartnerPayoutsResponse)(nil),           // 29: affiliate.v1.ListPartnerPayoutsResponse
+	(*PartnerPayout)(nil),                        // 30: affiliate.v1.PartnerPayout
+	(*ProposePayoutMethodRequest)(nil),           // 31: affiliate.v1.ProposePayoutMethodRequest
+	(*WithdrawPayoutMethodProposalRequest)(nil),  // 32: affiliate.v1.WithdrawPayoutMethodProposalRequest
+	(*WithdrawPayoutMethodProposalResponse)(nil), // 33: affiliate.v1.WithdrawPayoutMethodProposalResponse
+	(*GetPartnerPayoutRequest)(nil),              // 34: affiliate.v1.GetPartnerPayoutRequest
+	(*PartnerPayoutDetail)(nil),                  // 35: affiliate.v1.PartnerPayoutDetail
+	(*PartnerPayoutCommission)(nil),              // 36: affiliate.v1.PartnerPayoutCommission
+	(*timestamppb.Timestamp)(nil),                // 37: google.protobuf.Timestamp
+	(PayoutMethod)(0),                            // 38: affiliate.v1.PayoutMethod
+	(Mode)(0),                                    // 39: affiliate.v1.Mode
+	(EventType)(0),                               // 40: affiliate.v1.EventType
+	(*httpbody.HttpBody)(nil),                    // 41: google.api.HttpBody
+	(*PayoutMethodProposal)(nil),                 // 42: affiliate.v1.PayoutMethodProposal
 }
 var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	6,  // 0: affiliate.v1.PayoutPreview.data:type_name -> affiliate.v1.PayoutPreviewLine
-	34, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
+	37, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 2: affiliate.v1.PayoutPreview.totals:type_name -> affiliate.v1.PayoutTotal
-	35, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
+	38, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
 	3,  // 4: affiliate.v1.PayoutPreviewLine.excluded_because:type_name -> affiliate.v1.PayoutExclusion
-	36, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
+	39, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
 	1,  // 6: affiliate.v1.PayoutBatch.status:type_name -> affiliate.v1.PayoutBatchStatus
-	34, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
+	37, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.PayoutBatch.totals:type_name -> affiliate.v1.PayoutTotal
 	10, // 9: affiliate.v1.PayoutBatch.by_status:type_name -> affiliate.v1.PayoutCounts
-	34, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
-	34, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
-	34, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
-	34, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
+	37, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
+	37, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
+	37, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
+	37, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
 	1,  // 14: affiliate.v1.ListPayoutBatchesRequest.status:type_name -> affiliate.v1.PayoutBatchStatus
 	9,  // 15: affiliate.v1.ListPayoutBatchesResponse.data:type_name -> affiliate.v1.PayoutBatch
 	2,  // 16: affiliate.v1.ExportPayoutBatchRequest.format:type_name -> affiliate.v1.PayoutExportFormat
 	0,  // 17: affiliate.v1.ListPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
 	25, // 18: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
-	34, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
-	36, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
+	37, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
+	39, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
 	0,  // 21: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
-	35, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
-	34, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
-	34, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
-	34, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
-	34, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
-	34, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
-	34, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
-	36, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
+	38, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
+	37, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
+	37, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
+	37, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
+	37, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
+	37, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
+	37, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
 	0,  // 30: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	35, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	34, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	34, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	34, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	34, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	34, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	34, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
+	38, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	37, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	37, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	37, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	37, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	37, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	37, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
 	27, // 38: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
-	34, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	37, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
 	0,  // 40: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
 	30, // 41: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
-	36, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
+	39, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
 	0,  // 43: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
-	35, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
-	34, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
-	34, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
-	34, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
-	34, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
-	34, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
-	36, // 50: affiliate.v1.PartnerPayoutDetail.mode:type_name -> affiliate.v1.Mode
-	0,  // 51: affiliate.v1.PartnerPayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	35, // 52: affiliate.v1.PartnerPayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	34, // 53: affiliate.v1.PartnerPayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	34, // 54: affiliate.v1.PartnerPayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	34, // 55: affiliate.v1.PartnerPayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	34, // 56: affiliate.v1.PartnerPayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	34, // 57: affiliate.v1.PartnerPayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	33, // 58: affiliate.v1.PartnerPayoutDetail.commissions:type_name -> affiliate.v1.PartnerPayoutCommission
-	37, // 59: affiliate.v1.PartnerPayoutCommission.event_type:type_name -> affiliate.v1.EventType
-	34, // 60: affiliate.v1.PartnerPayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
-	34, // 61: affiliate.v1.PartnerPayoutCommission.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 62: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
-	8,  // 63: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
-	18, // 64: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
-	20, // 65: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
-	11, // 66: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
-	13, // 67: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
-	14, // 68: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
-	16, // 69: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
-	15, // 70: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
-	17, // 71: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
-	21, // 72: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
-	22, // 73: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
-	23, // 74: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
-	24, // 75: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
-	28, // 76: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
-	31, // 77: affiliate.v1.PayoutService.GetPartnerPayout:input_type -> affiliate.v1.GetPartnerPayoutRequest
-	5,  // 78: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
-	9,  // 79: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	19, // 80: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
-	26, // 81: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
-	12, // 82: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
-	9,  // 83: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 84: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 85: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 86: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	38, // 87: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
-	25, // 88: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
-	25, // 89: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
-	25, // 90: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
-	25, // 91: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
-	29, // 92: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
-	32, // 93: affiliate.v1.PayoutService.GetPartnerPayout:output_type -> affiliate.v1.PartnerPayoutDetail
-	78, // [78:94] is the sub-list for method output_type
-	62, // [62:78] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	38, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
+	37, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
+	37, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
+	37, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
+	37, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
+	37, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
+	38, // 50: affiliate.v1.ProposePayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
+	39, // 51: affiliate.v1.PartnerPayoutDetail.mode:type_name -> affiliate.v1.Mode
+	0,  // 52: affiliate.v1.PartnerPayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
+	38, // 53: affiliate.v1.PartnerPayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	37, // 54: affiliate.v1.PartnerPayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	37, // 55: affiliate.v1.PartnerPayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	37, // 56: affiliate.v1.PartnerPayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	37, // 57: affiliate.v1.PartnerPayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	37, // 58: affiliate.v1.PartnerPayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	36, // 59: affiliate.v1.PartnerPayoutDetail.commissions:type_name -> affiliate.v1.PartnerPayoutCommission
+	40, // 60: affiliate.v1.PartnerPayoutCommission.event_type:type_name -> affiliate.v1.EventType
+	37, // 61: affiliate.v1.PartnerPayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	37, // 62: affiliate.v1.PartnerPayoutCommission.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 63: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
+	8,  // 64: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
+	18, // 65: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
+	20, // 66: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	11, // 67: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
+	13, // 68: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
+	14, // 69: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
+	16, // 70: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
+	15, // 71: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
+	17, // 72: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
+	21, // 73: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
+	22, // 74: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
+	23, // 75: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
+	24, // 76: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
+	31, // 77: affiliate.v1.PayoutService.ProposePayoutMethod:input_type -> affiliate.v1.ProposePayoutMethodRequest
+	32, // 78: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:input_type -> affiliate.v1.WithdrawPayoutMethodProposalRequest
+	28, // 79: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
+	34, // 80: affiliate.v1.PayoutService.GetPartnerPayout:input_type -> affiliate.v1.GetPartnerPayoutRequest
+	5,  // 81: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
+	9,  // 82: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	19, // 83: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
+	26, // 84: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	12, // 85: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
+	9,  // 86: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 87: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 88: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 89: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	41, // 90: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
+	25, // 91: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
+	25, // 92: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
+	25, // 93: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
+	25, // 94: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
+	42, // 95: affiliate.v1.PayoutService.ProposePayoutMethod:output_type -> affiliate.v1.PayoutMethodProposal
+	33, // 96: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:output_type -> affiliate.v1.WithdrawPayoutMethodProposalResponse
+	29, // 97: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
+	35, // 98: affiliate.v1.PayoutService.GetPartnerPayout:output_type -> affiliate.v1.PartnerPayoutDetail
+	81, // [81:99] is the sub-list for method output_type
+	63, // [63:81] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_payout_proto_init() }
@@ -3583,14 +3778,15 @@ func file_affiliate_v1_payout_proto_init() {
 	file_affiliate_v1_payout_proto_msgTypes[22].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[24].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[26].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[28].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[27].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_payout_proto_rawDesc), len(file_affiliate_v1_payout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -589,6 +589,122 @@ func local_request_PayoutService_CancelPayout_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+func request_PayoutService_ProposePayoutMethod_0(ctx context.Context, marshaler runtime.Marshaler, client PayoutServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ProposePayoutMethodRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	val, ok = pathParams["participant_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "participant_id")
+	}
+	protoReq.ParticipantId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "participant_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ProposePayoutMethod(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PayoutService_ProposePayoutMethod_0(ctx context.Context, marshaler runtime.Marshaler, server PayoutServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ProposePayoutMethodRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	val, ok = pathParams["participant_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "participant_id")
+	}
+	protoReq.ParticipantId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "participant_id", err)
+	}
+	msg, err := server.ProposePayoutMethod(ctx, &protoReq)
+	return msg, metadata, err
+}
+
+func request_PayoutService_WithdrawPayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, client PayoutServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq WithdrawPayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	val, ok = pathParams["participant_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "participant_id")
+	}
+	protoReq.ParticipantId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "participant_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.WithdrawPayoutMethodProposal(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_PayoutService_WithdrawPayoutMethodProposal_0(ctx context.Context, marshaler runtime.Marshaler, server PayoutServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq WithdrawPayoutMethodProposalRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	val, ok = pathParams["participant_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "participant_id")
+	}
+	protoReq.ParticipantId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "participant_id", err)
+	}
+	msg, err := server.WithdrawPayoutMethodProposal(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_PayoutService_ListPartnerPayouts_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
 
 func request_PayoutService_ListPartnerPayouts_0(ctx context.Context, marshaler runtime.Marshaler, client PayoutServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -936,6 +1052,46 @@ func RegisterPayoutServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_PayoutService_CancelPayout_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPut, pattern_PayoutService_ProposePayoutMethod_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PayoutService/ProposePayoutMethod", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PayoutService_ProposePayoutMethod_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PayoutService_ProposePayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodDelete, pattern_PayoutService_WithdrawPayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PayoutService/WithdrawPayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_PayoutService_WithdrawPayoutMethodProposal_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PayoutService_WithdrawPayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_PayoutService_ListPartnerPayouts_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1254,6 +1410,40 @@ func RegisterPayoutServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_PayoutService_CancelPayout_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPut, pattern_PayoutService_ProposePayoutMethod_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PayoutService/ProposePayoutMethod", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PayoutService_ProposePayoutMethod_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PayoutService_ProposePayoutMethod_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodDelete, pattern_PayoutService_WithdrawPayoutMethodProposal_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PayoutService/WithdrawPayoutMethodProposal", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_PayoutService_WithdrawPayoutMethodProposal_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_PayoutService_WithdrawPayoutMethodProposal_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_PayoutService_ListPartnerPayouts_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1292,39 +1482,43 @@ func RegisterPayoutServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 }
 
 var (
-	pattern_PayoutService_PreviewPayouts_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "preview"}, ""))
-	pattern_PayoutService_CreatePayoutBatch_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "batches"}, ""))
-	pattern_PayoutService_ListPayouts_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "payouts"}, ""))
-	pattern_PayoutService_GetPayout_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "payouts", "payout_id"}, ""))
-	pattern_PayoutService_ListPayoutBatches_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "batches"}, ""))
-	pattern_PayoutService_GetPayoutBatch_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "payouts", "batches", "batch_id"}, ""))
-	pattern_PayoutService_ConfirmPayoutBatch_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "confirm"}, ""))
-	pattern_PayoutService_CancelPayoutBatch_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "cancel"}, ""))
-	pattern_PayoutService_ProcessPayoutBatch_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "process"}, ""))
-	pattern_PayoutService_ExportPayoutBatch_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "export"}, ""))
-	pattern_PayoutService_MarkPayoutPaid_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "mark-paid"}, ""))
-	pattern_PayoutService_MarkPayoutFailed_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "mark-failed"}, ""))
-	pattern_PayoutService_RetryPayout_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "retry"}, ""))
-	pattern_PayoutService_CancelPayout_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "cancel"}, ""))
-	pattern_PayoutService_ListPartnerPayouts_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payouts"}, ""))
-	pattern_PayoutService_GetPartnerPayout_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "payouts", "payout_id"}, ""))
+	pattern_PayoutService_PreviewPayouts_0               = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "preview"}, ""))
+	pattern_PayoutService_CreatePayoutBatch_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "batches"}, ""))
+	pattern_PayoutService_ListPayouts_0                  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "payouts"}, ""))
+	pattern_PayoutService_GetPayout_0                    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "payouts", "payout_id"}, ""))
+	pattern_PayoutService_ListPayoutBatches_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "payouts", "batches"}, ""))
+	pattern_PayoutService_GetPayoutBatch_0               = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "payouts", "batches", "batch_id"}, ""))
+	pattern_PayoutService_ConfirmPayoutBatch_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "confirm"}, ""))
+	pattern_PayoutService_CancelPayoutBatch_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "cancel"}, ""))
+	pattern_PayoutService_ProcessPayoutBatch_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "process"}, ""))
+	pattern_PayoutService_ExportPayoutBatch_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"api", "v1", "payouts", "batches", "batch_id", "export"}, ""))
+	pattern_PayoutService_MarkPayoutPaid_0               = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "mark-paid"}, ""))
+	pattern_PayoutService_MarkPayoutFailed_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "mark-failed"}, ""))
+	pattern_PayoutService_RetryPayout_0                  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "retry"}, ""))
+	pattern_PayoutService_CancelPayout_0                 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "payouts", "payout_id", "cancel"}, ""))
+	pattern_PayoutService_ProposePayoutMethod_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5, 2, 6}, []string{"api", "v1", "programs", "program_id", "partners", "participant_id", "payout-method-proposal"}, ""))
+	pattern_PayoutService_WithdrawPayoutMethodProposal_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5, 2, 6}, []string{"api", "v1", "programs", "program_id", "partners", "participant_id", "payout-method-proposal"}, ""))
+	pattern_PayoutService_ListPartnerPayouts_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payouts"}, ""))
+	pattern_PayoutService_GetPartnerPayout_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "payouts", "payout_id"}, ""))
 )
 
 var (
-	forward_PayoutService_PreviewPayouts_0     = runtime.ForwardResponseMessage
-	forward_PayoutService_CreatePayoutBatch_0  = runtime.ForwardResponseMessage
-	forward_PayoutService_ListPayouts_0        = runtime.ForwardResponseMessage
-	forward_PayoutService_GetPayout_0          = runtime.ForwardResponseMessage
-	forward_PayoutService_ListPayoutBatches_0  = runtime.ForwardResponseMessage
-	forward_PayoutService_GetPayoutBatch_0     = runtime.ForwardResponseMessage
-	forward_PayoutService_ConfirmPayoutBatch_0 = runtime.ForwardResponseMessage
-	forward_PayoutService_CancelPayoutBatch_0  = runtime.ForwardResponseMessage
-	forward_PayoutService_ProcessPayoutBatch_0 = runtime.ForwardResponseMessage
-	forward_PayoutService_ExportPayoutBatch_0  = runtime.ForwardResponseStream
-	forward_PayoutService_MarkPayoutPaid_0     = runtime.ForwardResponseMessage
-	forward_PayoutService_MarkPayoutFailed_0   = runtime.ForwardResponseMessage
-	forward_PayoutService_RetryPayout_0        = runtime.ForwardResponseMessage
-	forward_PayoutService_CancelPayout_0       = runtime.ForwardResponseMessage
-	forward_PayoutService_ListPartnerPayouts_0 = runtime.ForwardResponseMessage
-	forward_PayoutService_GetPartnerPayout_0   = runtime.ForwardResponseMessage
+	forward_PayoutService_PreviewPayouts_0               = runtime.ForwardResponseMessage
+	forward_PayoutService_CreatePayoutBatch_0            = runtime.ForwardResponseMessage
+	forward_PayoutService_ListPayouts_0                  = runtime.ForwardResponseMessage
+	forward_PayoutService_GetPayout_0                    = runtime.ForwardResponseMessage
+	forward_PayoutService_ListPayoutBatches_0            = runtime.ForwardResponseMessage
+	forward_PayoutService_GetPayoutBatch_0               = runtime.ForwardResponseMessage
+	forward_PayoutService_ConfirmPayoutBatch_0           = runtime.ForwardResponseMessage
+	forward_PayoutService_CancelPayoutBatch_0            = runtime.ForwardResponseMessage
+	forward_PayoutService_ProcessPayoutBatch_0           = runtime.ForwardResponseMessage
+	forward_PayoutService_ExportPayoutBatch_0            = runtime.ForwardResponseStream
+	forward_PayoutService_MarkPayoutPaid_0               = runtime.ForwardResponseMessage
+	forward_PayoutService_MarkPayoutFailed_0             = runtime.ForwardResponseMessage
+	forward_PayoutService_RetryPayout_0                  = runtime.ForwardResponseMessage
+	forward_PayoutService_CancelPayout_0                 = runtime.ForwardResponseMessage
+	forward_PayoutService_ProposePayoutMethod_0          = runtime.ForwardResponseMessage
+	forward_PayoutService_WithdrawPayoutMethodProposal_0 = runtime.ForwardResponseMessage
+	forward_PayoutService_ListPartnerPayouts_0           = runtime.ForwardResponseMessage
+	forward_PayoutService_GetPartnerPayout_0             = runtime.ForwardResponseMessage
 )

@@ -4439,6 +4439,373 @@ var _ interface {
 	ErrorName() string
 } = PartnerPayoutValidationError{}
 
+// Validate checks the field values on ProposePayoutMethodRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ProposePayoutMethodRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ProposePayoutMethodRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ProposePayoutMethodRequestMultiError, or nil if none found.
+func (m *ProposePayoutMethodRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ProposePayoutMethodRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ParticipantId
+
+	if _, ok := _ProposePayoutMethodRequest_Method_NotInLookup[m.GetMethod()]; ok {
+		err := ProposePayoutMethodRequestValidationError{
+			field:  "Method",
+			reason: "value must not be in list [PAYOUT_METHOD_UNSPECIFIED PAYOUT_METHOD_STRIPE_CONNECT PAYOUT_METHOD_EXTERNAL]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Account != nil {
+
+		if l := utf8.RuneCountInString(m.GetAccount()); l < 1 || l > 320 {
+			err := ProposePayoutMethodRequestValidationError{
+				field:  "Account",
+				reason: "value length must be between 1 and 320 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.AccountHolder != nil {
+
+		if l := utf8.RuneCountInString(m.GetAccountHolder()); l < 1 || l > 200 {
+			err := ProposePayoutMethodRequestValidationError{
+				field:  "AccountHolder",
+				reason: "value length must be between 1 and 200 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ProposePayoutMethodRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ProposePayoutMethodRequestMultiError is an error wrapping multiple
+// validation errors returned by ProposePayoutMethodRequest.ValidateAll() if
+// the designated constraints aren't met.
+type ProposePayoutMethodRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ProposePayoutMethodRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ProposePayoutMethodRequestMultiError) AllErrors() []error { return m }
+
+// ProposePayoutMethodRequestValidationError is the validation error returned
+// by ProposePayoutMethodRequest.Validate if the designated constraints aren't met.
+type ProposePayoutMethodRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ProposePayoutMethodRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ProposePayoutMethodRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ProposePayoutMethodRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ProposePayoutMethodRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ProposePayoutMethodRequestValidationError) ErrorName() string {
+	return "ProposePayoutMethodRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ProposePayoutMethodRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sProposePayoutMethodRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ProposePayoutMethodRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ProposePayoutMethodRequestValidationError{}
+
+var _ProposePayoutMethodRequest_Method_NotInLookup = map[PayoutMethod]struct{}{
+	0: {},
+	5: {},
+	7: {},
+}
+
+// Validate checks the field values on WithdrawPayoutMethodProposalRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *WithdrawPayoutMethodProposalRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on WithdrawPayoutMethodProposalRequest
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// WithdrawPayoutMethodProposalRequestMultiError, or nil if none found.
+func (m *WithdrawPayoutMethodProposalRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *WithdrawPayoutMethodProposalRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ParticipantId
+
+	if len(errors) > 0 {
+		return WithdrawPayoutMethodProposalRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// WithdrawPayoutMethodProposalRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// WithdrawPayoutMethodProposalRequest.ValidateAll() if the designated
+// constraints aren't met.
+type WithdrawPayoutMethodProposalRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m WithdrawPayoutMethodProposalRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m WithdrawPayoutMethodProposalRequestMultiError) AllErrors() []error { return m }
+
+// WithdrawPayoutMethodProposalRequestValidationError is the validation error
+// returned by WithdrawPayoutMethodProposalRequest.Validate if the designated
+// constraints aren't met.
+type WithdrawPayoutMethodProposalRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e WithdrawPayoutMethodProposalRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e WithdrawPayoutMethodProposalRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e WithdrawPayoutMethodProposalRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e WithdrawPayoutMethodProposalRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e WithdrawPayoutMethodProposalRequestValidationError) ErrorName() string {
+	return "WithdrawPayoutMethodProposalRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e WithdrawPayoutMethodProposalRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sWithdrawPayoutMethodProposalRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = WithdrawPayoutMethodProposalRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = WithdrawPayoutMethodProposalRequestValidationError{}
+
+// Validate checks the field values on WithdrawPayoutMethodProposalResponse
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the first error encountered is returned, or nil if
+// there are no violations.
+func (m *WithdrawPayoutMethodProposalResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on WithdrawPayoutMethodProposalResponse
+// with the rules defined in the proto definition for this message. If any
+// rules are violated, the result is a list of violation errors wrapped in
+// WithdrawPayoutMethodProposalResponseMultiError, or nil if none found.
+func (m *WithdrawPayoutMethodProposalResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *WithdrawPayoutMethodProposalResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return WithdrawPayoutMethodProposalResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// WithdrawPayoutMethodProposalResponseMultiError is an error wrapping multiple
+// validation errors returned by
+// WithdrawPayoutMethodProposalResponse.ValidateAll() if the designated
+// constraints aren't met.
+type WithdrawPayoutMethodProposalResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m WithdrawPayoutMethodProposalResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m WithdrawPayoutMethodProposalResponseMultiError) AllErrors() []error { return m }
+
+// WithdrawPayoutMethodProposalResponseValidationError is the validation error
+// returned by WithdrawPayoutMethodProposalResponse.Validate if the designated
+// constraints aren't met.
+type WithdrawPayoutMethodProposalResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e WithdrawPayoutMethodProposalResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e WithdrawPayoutMethodProposalResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e WithdrawPayoutMethodProposalResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e WithdrawPayoutMethodProposalResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e WithdrawPayoutMethodProposalResponseValidationError) ErrorName() string {
+	return "WithdrawPayoutMethodProposalResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e WithdrawPayoutMethodProposalResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sWithdrawPayoutMethodProposalResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = WithdrawPayoutMethodProposalResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = WithdrawPayoutMethodProposalResponseValidationError{}
+
 // Validate checks the field values on GetPartnerPayoutRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -20,22 +20,24 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PayoutService_PreviewPayouts_FullMethodName     = "/affiliate.v1.PayoutService/PreviewPayouts"
-	PayoutService_CreatePayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/CreatePayoutBatch"
-	PayoutService_ListPayouts_FullMethodName        = "/affiliate.v1.PayoutService/ListPayouts"
-	PayoutService_GetPayout_FullMethodName          = "/affiliate.v1.PayoutService/GetPayout"
-	PayoutService_ListPayoutBatches_FullMethodName  = "/affiliate.v1.PayoutService/ListPayoutBatches"
-	PayoutService_GetPayoutBatch_FullMethodName     = "/affiliate.v1.PayoutService/GetPayoutBatch"
-	PayoutService_ConfirmPayoutBatch_FullMethodName = "/affiliate.v1.PayoutService/ConfirmPayoutBatch"
-	PayoutService_CancelPayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/CancelPayoutBatch"
-	PayoutService_ProcessPayoutBatch_FullMethodName = "/affiliate.v1.PayoutService/ProcessPayoutBatch"
-	PayoutService_ExportPayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/ExportPayoutBatch"
-	PayoutService_MarkPayoutPaid_FullMethodName     = "/affiliate.v1.PayoutService/MarkPayoutPaid"
-	PayoutService_MarkPayoutFailed_FullMethodName   = "/affiliate.v1.PayoutService/MarkPayoutFailed"
-	PayoutService_RetryPayout_FullMethodName        = "/affiliate.v1.PayoutService/RetryPayout"
-	PayoutService_CancelPayout_FullMethodName       = "/affiliate.v1.PayoutService/CancelPayout"
-	PayoutService_ListPartnerPayouts_FullMethodName = "/affiliate.v1.PayoutService/ListPartnerPayouts"
-	PayoutService_GetPartnerPayout_FullMethodName   = "/affiliate.v1.PayoutService/GetPartnerPayout"
+	PayoutService_PreviewPayouts_FullMethodName               = "/affiliate.v1.PayoutService/PreviewPayouts"
+	PayoutService_CreatePayoutBatch_FullMethodName            = "/affiliate.v1.PayoutService/CreatePayoutBatch"
+	PayoutService_ListPayouts_FullMethodName                  = "/affiliate.v1.PayoutService/ListPayouts"
+	PayoutService_GetPayout_FullMethodName                    = "/affiliate.v1.PayoutService/GetPayout"
+	PayoutService_ListPayoutBatches_FullMethodName            = "/affiliate.v1.PayoutService/ListPayoutBatches"
+	PayoutService_GetPayoutBatch_FullMethodName               = "/affiliate.v1.PayoutService/GetPayoutBatch"
+	PayoutService_ConfirmPayoutBatch_FullMethodName           = "/affiliate.v1.PayoutService/ConfirmPayoutBatch"
+	PayoutService_CancelPayoutBatch_FullMethodName            = "/affiliate.v1.PayoutService/CancelPayoutBatch"
+	PayoutService_ProcessPayoutBatch_FullMethodName           = "/affiliate.v1.PayoutService/ProcessPayoutBatch"
+	PayoutService_ExportPayoutBatch_FullMethodName            = "/affiliate.v1.PayoutService/ExportPayoutBatch"
+	PayoutService_MarkPayoutPaid_FullMethodName               = "/affiliate.v1.PayoutService/MarkPayoutPaid"
+	PayoutService_MarkPayoutFailed_FullMethodName             = "/affiliate.v1.PayoutService/MarkPayoutFailed"
+	PayoutService_RetryPayout_FullMethodName                  = "/affiliate.v1.PayoutService/RetryPayout"
+	PayoutService_CancelPayout_FullMethodName                 = "/affiliate.v1.PayoutService/CancelPayout"
+	PayoutService_ProposePayoutMethod_FullMethodName          = "/affiliate.v1.PayoutService/ProposePayoutMethod"
+	PayoutService_WithdrawPayoutMethodProposal_FullMethodName = "/affiliate.v1.PayoutService/WithdrawPayoutMethodProposal"
+	PayoutService_ListPartnerPayouts_FullMethodName           = "/affiliate.v1.PayoutService/ListPartnerPayouts"
+	PayoutService_GetPartnerPayout_FullMethodName             = "/affiliate.v1.PayoutService/GetPartnerPayout"
 )
 
 // PayoutServiceClient is the client API for PayoutService service.
@@ -184,6 +186,19 @@ type PayoutServiceClient interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout has another status.
 	CancelPayout(ctx context.Context, in *CancelPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
+	// ProposePayoutMethod proposes a payout method to the partner of a participant, in place of an
+	// earlier proposal. Nothing is paid to it until the partner confirms it with the password or
+	// the second factor. The account is stored encrypted, and responses contain only a masked form.
+	// If the same account is proposed already, nothing changes.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	ProposePayoutMethod(ctx context.Context, in *ProposePayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodProposal, error)
+	// WithdrawPayoutMethodProposal deletes the proposal for a participant.
+	//
+	// Errors: NOT_FOUND if there is none.
+	WithdrawPayoutMethodProposal(ctx context.Context, in *WithdrawPayoutMethodProposalRequest, opts ...grpc.CallOption) (*WithdrawPayoutMethodProposalResponse, error)
 	// ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
 	// Payouts that were never confirmed are not included.
 	//
@@ -345,6 +360,26 @@ func (c *payoutServiceClient) CancelPayout(ctx context.Context, in *CancelPayout
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Payout)
 	err := c.cc.Invoke(ctx, PayoutService_CancelPayout_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *payoutServiceClient) ProposePayoutMethod(ctx context.Context, in *ProposePayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodProposal, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PayoutMethodProposal)
+	err := c.cc.Invoke(ctx, PayoutService_ProposePayoutMethod_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *payoutServiceClient) WithdrawPayoutMethodProposal(ctx context.Context, in *WithdrawPayoutMethodProposalRequest, opts ...grpc.CallOption) (*WithdrawPayoutMethodProposalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WithdrawPayoutMethodProposalResponse)
+	err := c.cc.Invoke(ctx, PayoutService_WithdrawPayoutMethodProposal_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -517,6 +552,19 @@ type PayoutServiceServer interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout has another status.
 	CancelPayout(context.Context, *CancelPayoutRequest) (*Payout, error)
+	// ProposePayoutMethod proposes a payout method to the partner of a participant, in place of an
+	// earlier proposal. Nothing is paid to it until the partner confirms it with the password or
+	// the second factor. The account is stored encrypted, and responses contain only a masked form.
+	// If the same account is proposed already, nothing changes.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	ProposePayoutMethod(context.Context, *ProposePayoutMethodRequest) (*PayoutMethodProposal, error)
+	// WithdrawPayoutMethodProposal deletes the proposal for a participant.
+	//
+	// Errors: NOT_FOUND if there is none.
+	WithdrawPayoutMethodProposal(context.Context, *WithdrawPayoutMethodProposalRequest) (*WithdrawPayoutMethodProposalResponse, error)
 	// ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
 	// Payouts that were never confirmed are not included.
 	//
@@ -576,6 +624,12 @@ func (UnimplementedPayoutServiceServer) RetryPayout(context.Context, *RetryPayou
 }
 func (UnimplementedPayoutServiceServer) CancelPayout(context.Context, *CancelPayoutRequest) (*Payout, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelPayout not implemented")
+}
+func (UnimplementedPayoutServiceServer) ProposePayoutMethod(context.Context, *ProposePayoutMethodRequest) (*PayoutMethodProposal, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProposePayoutMethod not implemented")
+}
+func (UnimplementedPayoutServiceServer) WithdrawPayoutMethodProposal(context.Context, *WithdrawPayoutMethodProposalRequest) (*WithdrawPayoutMethodProposalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WithdrawPayoutMethodProposal not implemented")
 }
 func (UnimplementedPayoutServiceServer) ListPartnerPayouts(context.Context, *ListPartnerPayoutsRequest) (*ListPartnerPayoutsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerPayouts not implemented")
@@ -849,6 +903,42 @@ func _PayoutService_CancelPayout_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PayoutService_ProposePayoutMethod_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProposePayoutMethodRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).ProposePayoutMethod(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_ProposePayoutMethod_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).ProposePayoutMethod(ctx, req.(*ProposePayoutMethodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PayoutService_WithdrawPayoutMethodProposal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WithdrawPayoutMethodProposalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).WithdrawPayoutMethodProposal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_WithdrawPayoutMethodProposal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).WithdrawPayoutMethodProposal(ctx, req.(*WithdrawPayoutMethodProposalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PayoutService_ListPartnerPayouts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPartnerPayoutsRequest)
 	if err := dec(in); err != nil {
@@ -943,6 +1033,14 @@ var PayoutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelPayout",
 			Handler:    _PayoutService_CancelPayout_Handler,
+		},
+		{
+			MethodName: "ProposePayoutMethod",
+			Handler:    _PayoutService_ProposePayoutMethod_Handler,
+		},
+		{
+			MethodName: "WithdrawPayoutMethodProposal",
+			Handler:    _PayoutService_WithdrawPayoutMethodProposal_Handler,
 		},
 		{
 			MethodName: "ListPartnerPayouts",

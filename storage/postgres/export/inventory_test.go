@@ -34,7 +34,7 @@ var omitted = map[string]map[string]string{
 	"programs":       {"workspace_id": scope, "version": internal, "fraud_updated_at": internal},
 	"program_rules":  {"workspace_id": scope},
 	"groups":         {"workspace_id": scope, "version": internal},
-	"participants":   {"version": internal},
+	"participants":   {"version": internal, "proposal_id": internal, "proposed_account": "proposed_account_hint has its masked form"},
 	"referral_codes": {},
 	"links":          {"version": internal},
 	"promo_codes":    {"version": internal},

@@ -255,7 +255,8 @@ const buyer = `case when t.customer_ref is not null then 'customer-' || encode(s
 var (
 	participants = query{
 		from: "participants t", columns: "id workspace_id program_id mode partner_name partner_email status referral_code application_answers" +
-			" terms_accepted_at terms_version applied_at approved_at rejected_at suspended_at erased_at created_at updated_at partner_consent",
+			" terms_accepted_at terms_version applied_at approved_at rejected_at suspended_at erased_at created_at updated_at partner_consent" +
+			" proposed_method proposed_account_hint proposed_at",
 		internal: "group_id override_rate_bps override_flat_amount_cents tags note rejection_reason suspension_reason external_id",
 		more:     "case when @for_partner or t.partner_consent is null then t.partner_id end as partner_id", where: ofWorkspace, order: byID,
 	}

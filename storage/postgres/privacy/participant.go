@@ -31,7 +31,9 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 		erase = `
 			update participants set
 				partner_name = @pseudonym, partner_email = @pseudonym, referral_code = @pseudonym, application_answers = '{}', tags = '{}',
-				note = null, external_id = null, rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
+				note = null, external_id = null, rejection_reason = null, suspension_reason = null,
+				proposal_id = null, proposed_method = null, proposed_account = null, proposed_account_hint = null, proposed_at = null,
+				erased_at = @at, version = version + 1, updated_at = @at
 			where workspace_id = @workspace and mode = @mode and id = @id`
 		endInvites = `
 			update participant_invites set email = @pseudonym, referral_code = null, ended_at = coalesce(ended_at, @at)

@@ -133,6 +133,7 @@ var workspaceSteps = []step{
 		order by id limit @limit`, `
 		update participants set partner_name = 'erased-' || right(partner_id::text, 8), partner_email = 'erased-' || right(partner_id::text, 8),
 			referral_code = 'erased-' || right(partner_id::text, 8), application_answers = '{}', tags = '{}', note = null, external_id = null,
+			proposal_id = null, proposed_method = null, proposed_account = null, proposed_account_hint = null, proposed_at = null,
 			rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and erased_at is null`, `
 		update promo_codes set code = 'erased-' || replace(id::text, '-', ''), active = false, sync_to_processor = false

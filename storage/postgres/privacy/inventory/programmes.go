@@ -44,6 +44,8 @@ var participations = Area{
 			personal(partner, "referral_code", "referral code", participation(Pseudonym)),
 			personal(partner, "application_answers tags", "answers of the application, tags of the merchant", participation(Emptied)),
 			personal(partner, "note rejection_reason suspension_reason", "note of the merchant, reasons of a rejection or suspension", participation(Null)),
+			personal(partner, "proposed_account proposed_account_hint", "encrypted payout account that the merchant proposes, and its masked end", participation(Null)),
+			personal(partner, "proposal_id proposed_method proposed_at", "payout method that the merchant proposes", participation(Null)),
 			personal(partner, "external_id", "id of the partner in the merchant's own systems", participation(Null)),
 			business("workspace_id program_id mode status partner_consent terms_accepted_at terms_version applied_at approved_at rejected_at suspended_at erased_at version"),
 			business("created_at updated_at group_id override_rate_bps override_flat_amount_cents"),
