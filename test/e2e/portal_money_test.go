@@ -21,6 +21,7 @@ func TestPortalMoney(t *testing.T) {
 		{"see a commission and its reason", testSeeCommission},
 		{"find a sale that was not credited", testFindSale},
 		{"set a payout method with the second factor", testSetPayoutMethod},
+		{"confirm a proposed payout method", testConfirmProposal},
 		{"read the statement of a payout", testReadStatement},
 		{"end other sessions", testEndSessions},
 		{"change the password", testChangePassword},
@@ -148,6 +149,41 @@ func testSetPayoutMethod(ctx context.Context, t *testing.T, sys *system, u user)
 	p.wantText("New payouts leave you out until")
 	p.wantPath("/portal/payouts")
 	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod.method": "paypal", "payoutMethod.accountHint": "p***@example.com"}).instant("payoutMethod.heldUntil")
+}
+
+func testConfirmProposal(ctx context.Context, t *testing.T, sys *system, u user) {
+	f := sys.newFixture(t, "test", nil)
+	path := f.participantPath() + "/payout-method-proposal"
+	propose := func(account string) response {
+		t.Helper()
+		return f.merchant.do(t, http.MethodPut, path, object{"method": "paypal", "account": account}).wantStatus(http.StatusOK)
+	}
+	propose("old@example.com")
+	p := newPortalTab(ctx, t, sys, u, f.partner)
+	p.open("/portal/test/payouts")
+	p.wantText("o***@example.com")
+	propose("pia@example.com") // the page still shows the first proposal
+	const proof = "Confirm that it is you: Password"
+	p.fill(proof, password)
+	p.press("button", "Use this method")
+	p.wantText("The merchant has changed or withdrawn this proposal.")
+	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod": nil})
+	p.wantText("p***@example.com")
+	p.fill(proof, "a wrong password")
+	p.press("button", "Use this method")
+	p.wantFault(proof, "The password is wrong.")
+	p.fill(proof, password)
+	p.press("button", "Use this method")
+	p.wantText("This is now your payout method.")
+	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod.method": "paypal", "payoutMethod.accountHint": "p***@example.com"})
+	f.partner.get(t, "/api/v1/partner/payout-method/proposals").wantFields(object{"data": []object{}})
+
+	propose("other@example.com")
+	p.open("/portal/test/payouts")
+	p.press("button", "Decline")
+	p.wantText("You have declined the proposal.")
+	f.partner.get(t, "/api/v1/partner/profile").wantFields(object{"payoutMethod.accountHint": "p***@example.com"})
+	f.merchant.do(t, http.MethodDelete, path, nil).wantOutcome(notFound)
 }
 
 func testReadStatement(ctx context.Context, t *testing.T, sys *system, u user) {

@@ -18,12 +18,12 @@ export function Notice({ tone = "info", action, children }: { tone?: Tone; actio
 }
 
 /** A notice that something is done. It takes the focus, because the button that had it is gone. */
-export function Done({ children }: { children: ReactNode }) {
+export function Done({ tone = "good", children }: { tone?: Tone | undefined; children: ReactNode }) {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => element.current?.focus(), []);
   return (
     <div ref={element} tabIndex={-1}>
-      <Notice tone="good">{children}</Notice>
+      <Notice tone={tone}>{children}</Notice>
     </div>
   );
 }

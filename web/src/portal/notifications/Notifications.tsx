@@ -139,7 +139,7 @@ function Entry({ notification, onRead, onDismiss }: { notification: Notification
 }
 
 /** The page of the portal about the record of a notification. It is null if there is none. */
-function addressOf({ category, resource }: Notification): string | null {
+function addressOf({ category, resource, type }: Notification): string | null {
   switch (resource?.type) {
     case "commission":
       return `/commissions/${resource.id}`;
@@ -150,6 +150,7 @@ function addressOf({ category, resource }: Notification): string | null {
     case "announcement":
       if (resource.programId) return `/programs/${resource.programId}`;
   }
+  if (type === "payout.method_proposed") return "/payouts";
   switch (category) {
     case "payout_problems":
       return "/payouts/method";

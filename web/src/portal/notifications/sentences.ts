@@ -24,6 +24,7 @@ const sentences: Partial<Record<Language, Record<string, [title: string, body: s
     "payout.paid": ["Auszahlung bezahlt", "{program} hat Ihnen {amount} bezahlt."],
     "payout.failed": ["Auszahlung fehlgeschlagen", "Eine Auszahlung von {amount} aus {program} ist fehlgeschlagen[: {reason}]. Prüfen Sie Ihren Auszahlungsweg."],
     "payout.method_missing": ["Auszahlungsweg fehlt", "Ihnen stehen {amount} zu, aber Sie haben keinen Auszahlungsweg."],
+    "payout.method_proposed": ["Auszahlungsweg vorgeschlagen", "{program} schlägt Ihnen einen Auszahlungsweg vor. Bestätigen Sie ihn, oder lehnen Sie ihn ab."],
     "program.announcement": ["{title}", "{text}"],
     "summary.monthly": ["Ihr Monat", "{summary}"],
     "gdpr.export_ready": ["Export bereit", "Der Export Ihrer Daten kann heruntergeladen werden."],

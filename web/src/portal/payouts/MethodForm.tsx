@@ -2,27 +2,26 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
-import { unwrap, useApp, useSession } from "../../app/app";
+import { unwrap, useApp } from "../../app/app";
 import { useTexts } from "../../app/texts";
 import { Choice } from "../../kit/choices";
 import { LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
-import { CodeField } from "../account/CodeField";
 import { confirmed } from "../settings/secrets";
 import { looksLikeIban, validIban } from "./iban";
+import { Proof } from "./Proof";
 
 const methods = ["paypal", "bank_transfer", "wise", "manual", "store_credit"] as const;
 type Method = (typeof methods)[number];
 
 /** How the partner is paid. The password confirms a change, or a code if the account has a second factor. */
 export default function MethodForm() {
-  const { api, mode, session } = useApp();
+  const { api, mode } = useApp();
   const { t } = useTexts();
   const queries = useQueryClient();
   const [, navigate] = useLocation();
-  const login = useSession(session);
   const [method, setMethod] = useState<Method>("paypal");
   const state = useSubmit(
     useCallback(
@@ -60,11 +59,7 @@ export default function MethodForm() {
           )}
           {method === "bank_transfer" && <TextField name="accountHolder" label={t.payouts.holder} autoComplete="name" isRequired />}
           <Notice>{t.payouts.rule}</Notice>
-          {login.status === "in" && login.user.secondFactor ? (
-            <CodeField label={`${t.payouts.confirm}: ${t.form.code}`} />
-          ) : (
-            <TextField name="password" type="password" label={`${t.payouts.confirm}: ${t.form.password}`} autoComplete="current-password" isRequired />
-          )}
+          <Proof />
         </Form>
       </Card>
     </Page>

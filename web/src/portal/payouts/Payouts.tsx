@@ -8,11 +8,13 @@ import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
 import { isCapped, paged, pageOf, toneOf, useProfile } from "../data";
+import { Proposals } from "./Proposals";
 
 export default function Payouts() {
   const { t } = useTexts();
   return (
     <Page title={t.payouts.title} about={t.payouts.about}>
+      <Proposals />
       <Method />
       <List />
     </Page>

@@ -1,0 +1,16 @@
+import { useApp, useSession } from "../../app/app";
+import { useTexts } from "../../app/texts";
+import { TextField } from "../../kit/controls";
+import { CodeField } from "../account/CodeField";
+
+/** The field in which the partner confirms a change: the password, or a code if the account has a second factor. */
+export function Proof() {
+  const { session } = useApp();
+  const { t } = useTexts();
+  const login = useSession(session);
+  return login.status === "in" && login.user.secondFactor ? (
+    <CodeField label={`${t.payouts.confirm}: ${t.form.code}`} />
+  ) : (
+    <TextField name="password" type="password" label={`${t.payouts.confirm}: ${t.form.password}`} autoComplete="current-password" isRequired />
+  );
+}
