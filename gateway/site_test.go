@@ -110,8 +110,10 @@ func TestSite_DescribesProgrammes(t *testing.T) {
 	}{
 		"description": {
 			path: "/portal/kaefer/friends", mode: affiliatev1.Mode_MODE_LIVE, program: program(&text),
-			want: []string{"<title>" + title + "</title>", `<meta name="description" content="Write &#34;about&#34; us &lt;script&gt;">`, `<meta property="og:title" content="` + title,
-				`<script type="application/json" id="program">{"id":"",`, `"description":"Write \"about\" us \u003cscript\u003e",`},
+			want: []string{
+				"<title>" + title + "</title>", `<meta name="description" content="Write &#34;about&#34; us &lt;script&gt;">`, `<meta property="og:title" content="` + title,
+				`<script type="application/json" id="program">{"id":"",`, `"description":"Write \"about\" us \u003cscript\u003e",`,
+			},
 		},
 		"rate, in test mode": {
 			path: "/portal/test/kaefer/friends", mode: affiliatev1.Mode_MODE_TEST, program: program(nil),
