@@ -28,15 +28,18 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	shared := f.program(shop, "Shared", nil)
 	test := f.program(shop, "Test", pgtest.Row{"mode": "test", "is_public": false})
 	var foreign []string // texts that no response to John may contain
+	var proposals []string
 	for _, p := range []programme{private, shared} {
 		id := p.join(jane, pgtest.Row{"referral_code": "foreign-" + p.Program.String()[30:]})
 		p.addDelta(id, pgtest.Row{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
 		c := p.addCommission(id, func(c *commission.Commission) { c.Status, c.AmountCents = "approved", 77 })
 		foreign = append(foreign, id.ID.String(), c.String(), "foreign-", `"777"`, `"77"`)
+		proposals = append(proposals, f.propose(p, id, "zoe@mail.example").ID.String())
 	}
 	// John's own data in the other mode.
 	inTest := test.join(john, pgtest.Row{"referral_code": "foreign-test"})
 	test.addDelta(inTest, pgtest.Row{"clicks": 777})
+	proposals = append(proposals, f.propose(test, inTest, "john@mail.example").ID.String())
 	c := test.addCommission(inTest, func(c *commission.Commission) { c.Status, c.AmountCents = "approved", 77 })
 	shared.join(john, nil)
 	foreign = append(foreign, inTest.ID.String(), c.String(), private.Program.String(), test.Program.String(), "jane", "Jane")
@@ -49,6 +52,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 
 	// foreign begins with the ids of Jane's participant and commission.
 	ids := []string{private.Program.String(), shared.Program.String(), test.Program.String(), foreign[0], foreign[1], jane.String(), shop.String()}
+	ids, foreign = append(ids, proposals...), append(foreign, proposals...)
 	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
 		"ListPartnerPrograms mine": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{})

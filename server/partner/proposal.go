@@ -20,14 +20,39 @@ func (s *Service) ListPayoutMethodProposals(
 	if err != nil {
 		return nil, err
 	}
-	return &affiliatev1.ListPayoutMethodProposalsResponse{Data: server.ConvertAll(proposals, proposalToProto)}, nil
+	return &affiliatev1.ListPayoutMethodProposalsResponse{Data: server.ConvertAll(proposals, s.proposalToProto)}, nil
 }
 
-func proposalToProto(p payout.NamedProposal) *affiliatev1.PayoutMethodProposal {
-	return &affiliatev1.PayoutMethodProposal{
+// proposalToProto shows the whole account: the masked forms of two accounts can be equal, and the
+// partner has to recognise the own one.
+func (s *Service) proposalToProto(p payout.NamedProposal) *affiliatev1.PayoutMethodProposal {
+	message := &affiliatev1.PayoutMethodProposal{
 		Id: p.ID.String(), ProgramId: p.Program.String(), ProgramName: &p.ProgramName, MerchantName: &p.MerchantName,
 		Method: server.EnumValue[affiliatev1.PayoutMethod](p.Method), AccountHint: p.Hint, ProposedAt: server.Timestamp(p.ProposedAt),
 	}
+	if account, err := payout.OpenAccount(p.Method, p.Account, s.seal.Open, p.ID); err == nil {
+		message.Account, message.AccountHolder = server.OptionalString(account.Account), server.OptionalString(account.Holder)
+	}
+	return message
+}
+
+// endedProposal has the fields of a proposal that are stored in the audit log of the partner's account.
+type endedProposal struct {
+	ID        payout.ProposalID     `json:"proposal_id"`
+	Workspace affiliate.WorkspaceID `json:"workspace_id"`
+	Method    payout.Method         `json:"method"`
+	Hint      *string               `json:"account_hint"`
+}
+
+// endProposal ends a proposal and stores who has ended it. Errors: NOT_FOUND if it has ended already.
+func (s *Service) endProposal(ctx context.Context, tx *postgres.Tx, p payout.Proposal, action string) error {
+	if err := payouts.EndProposal(ctx, tx, p); err != nil {
+		return err
+	}
+	return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+		User: server.PrincipalFrom(ctx).User, Actor: server.ActorFrom(ctx), At: s.currentTime(), Action: action,
+		Before: endedProposal{p.ID, p.Workspace, p.Method, p.Hint},
+	})
 }
 
 // ConfirmPayoutMethodProposal sets the payout method of the partner to a proposed one, as
@@ -44,6 +69,7 @@ func (s *Service) ConfirmPayoutMethodProposal(
 	if err != nil {
 		return nil, err
 	}
+	// A code is used even if the proposal ends in the meantime.
 	factorSince, err := s.owners.Reauthenticate(ctx, req.GetPassword(), req.GetCode())
 	if err != nil {
 		return nil, err
@@ -54,7 +80,7 @@ func (s *Service) ConfirmPayoutMethodProposal(
 			return err
 		}
 		// If the proposal has ended or changed in the meantime, the method is not set either.
-		return payouts.EndProposal(ctx, tx, proposal.Proposal)
+		return s.endProposal(ctx, tx, proposal.Proposal, "payout_method.confirm_proposal")
 	})
 	if err != nil {
 		return nil, err
@@ -72,13 +98,7 @@ func (s *Service) DeclinePayoutMethodProposal(
 		return nil, err
 	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if err := payouts.EndProposal(ctx, tx, proposal.Proposal); err != nil {
-			return err
-		}
-		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: caller.User, Actor: server.ActorFrom(ctx), At: s.currentTime(), Action: "payout_method.decline_proposal",
-			Before: methodObject{proposal.Method, proposal.Hint},
-		})
+		return s.endProposal(ctx, tx, proposal.Proposal, "payout_method.decline_proposal")
 	})
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (s *Service) ProposePayoutMethod(ctx context.Context, req *affiliatev1.Prop
 		if err != nil {
 			return err
 		}
-		if p.ErasedAt != nil || p.Status == participant.Rejected {
+		if p.ErasedAt != nil || p.Status == participant.Rejected || p.Consent != "" {
 			return p.RefuseMove()
 		}
 		var before any

@@ -70,6 +70,8 @@ func TestProposePayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 func TestProposePayoutMethod_Refuses(t *testing.T) {
 	f := newFixture(t)
 	anna, erased, rejected, foreign := f.Join("Anna"), f.Join("Erased"), f.Join("Rejected"), f.otherShop().Join("Foreign")
+	added := f.Join("Added")
+	f.Exec(`update participants set partner_consent = 'awaited', status = 'pending' where id = $1`, added.ID)
 	f.Exec(`update participants set erased_at = now() where id = $1`, erased.ID)
 	f.Exec(`update participants set status = 'rejected' where id = $1`, rejected.ID)
 	for name, tc := range map[string]struct {
@@ -81,6 +83,7 @@ func TestProposePayoutMethod_Refuses(t *testing.T) {
 		"an invalid account":                 {anna, "not an address", affiliate.ReasonValidation, []string{"account"}},
 		"an erased participant":              {erased, "a@mail.example", affiliate.ReasonParticipantErased, nil},
 		"a rejected participant":             {rejected, "a@mail.example", affiliate.ReasonParticipantState, nil},
+		"a partner who has not accepted":     {added, "a@mail.example", affiliate.ReasonParticipantState, nil},
 		"a participant of another workspace": {foreign, "a@mail.example", affiliate.ReasonNotFound, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

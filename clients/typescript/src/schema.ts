@@ -3284,7 +3284,8 @@ export interface paths {
          *     proposal.
          *
          *     Errors:
-         *       - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+         *       - NOT_FOUND: the partner has confirmed or declined the proposal, or the merchant has
+         *         withdrawn it or replaced it by another one.
          *       - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
          *
@@ -5085,11 +5086,13 @@ export interface paths {
          * Propose a payout method
          * @description Proposes a payout method to the partner of a participant, in place of an
          *     earlier proposal. Nothing is paid to it until the partner confirms it with the password or
-         *     the second factor. The account is stored encrypted, and responses contain only a masked form.
+         *     the second factor. The account is stored encrypted. The partner sees it, and the merchant only a
+         *     masked form.
          *     If the same account is proposed already, nothing changes.
          *
          *     Errors:
-         *       - PARTICIPANT_STATE_INVALID: the participant is rejected.
+         *       - PARTICIPANT_STATE_INVALID: the participant is rejected, or the partner has not accepted
+         *         the participation.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -11489,6 +11492,13 @@ export interface components {
             accountHint: string | null;
             /** Format: date-time */
             proposedAt: string | null;
+            /**
+             * @description The whole account, so that the partner can check it before the confirmation. Null in the
+             *     merchant's response, if the method has no account, and if its encryption key was removed.
+             */
+            account: string | null;
+            /** @description The name of the account's holder. Null as the account, and for methods without a holder. */
+            accountHolder: string | null;
         };
         /** @description PayoutPreview shows the payouts that a batch would contain if it were created now. */
         PayoutPreview: {
@@ -25036,7 +25046,9 @@ export interface operations {
                      *           "merchantName": "Northwind Partners",
                      *           "method": "paypal",
                      *           "accountHint": "a***@blog.example",
-                     *           "proposedAt": "2026-03-16T09:30:00.000Z"
+                     *           "proposedAt": "2026-03-16T09:30:00.000Z",
+                     *           "account": "ada@blog.example",
+                     *           "accountHolder": null
                      *         }
                      *       ]
                      *     }
@@ -31804,7 +31816,9 @@ export interface operations {
                      *       "merchantName": null,
                      *       "method": "paypal",
                      *       "accountHint": "a***@blog.example",
-                     *       "proposedAt": "2026-03-16T09:30:00.000Z"
+                     *       "proposedAt": "2026-03-16T09:30:00.000Z",
+                     *       "account": null,
+                     *       "accountHolder": null
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutMethodProposal"];

@@ -2083,8 +2083,13 @@ type PayoutMethodProposal struct {
 	MerchantName *string      `protobuf:"bytes,4,opt,name=merchant_name,json=merchantName,proto3,oneof" json:"merchant_name,omitempty"`
 	Method       PayoutMethod `protobuf:"varint,5,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
 	// A masked form of the account, as in PayoutMethodDetails. Null if the method has no account.
-	AccountHint   *string                `protobuf:"bytes,6,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
-	ProposedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
+	AccountHint *string                `protobuf:"bytes,6,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
+	ProposedAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
+	// The whole account, so that the partner can check it before the confirmation. Null in the
+	// merchant's response, if the method has no account, and if its encryption key was removed.
+	Account *string `protobuf:"bytes,8,opt,name=account,proto3,oneof" json:"account,omitempty"`
+	// The name of the account's holder. Null as the account, and for methods without a holder.
+	AccountHolder *string `protobuf:"bytes,9,opt,name=account_holder,json=accountHolder,proto3,oneof" json:"account_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2166,6 +2171,20 @@ func (x *PayoutMethodProposal) GetProposedAt() *timestamppb.Timestamp {
 		return x.ProposedAt
 	}
 	return nil
+}
+
+func (x *PayoutMethodProposal) GetAccount() string {
+	if x != nil && x.Account != nil {
+		return *x.Account
+	}
+	return ""
+}
+
+func (x *PayoutMethodProposal) GetAccountHolder() string {
+	if x != nil && x.AccountHolder != nil {
+		return *x.AccountHolder
+	}
+	return ""
 }
 
 type ConfirmPayoutMethodProposalRequest struct {
@@ -2887,7 +2906,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\r_account_hint\"\"\n" +
 	" ListPayoutMethodProposalsRequest\"[\n" +
 	"!ListPayoutMethodProposalsResponse\x126\n" +
-	"\x04data\x18\x01 \x03(\v2\".affiliate.v1.PayoutMethodProposalR\x04data\"\xe4\x02\n" +
+	"\x04data\x18\x01 \x03(\v2\".affiliate.v1.PayoutMethodProposalR\x04data\"\xce\x03\n" +
 	"\x14PayoutMethodProposal\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2897,10 +2916,15 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x06method\x18\x05 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodR\x06method\x12&\n" +
 	"\faccount_hint\x18\x06 \x01(\tH\x02R\vaccountHint\x88\x01\x01\x12;\n" +
 	"\vproposed_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"proposedAtB\x0f\n" +
+	"proposedAt\x12\x1d\n" +
+	"\aaccount\x18\b \x01(\tH\x03R\aaccount\x88\x01\x01\x12*\n" +
+	"\x0eaccount_holder\x18\t \x01(\tH\x04R\raccountHolder\x88\x01\x01B\x0f\n" +
 	"\r_program_nameB\x10\n" +
 	"\x0e_merchant_nameB\x0f\n" +
-	"\r_account_hint\"\xb0\x01\n" +
+	"\r_account_hintB\n" +
+	"\n" +
+	"\b_accountB\x11\n" +
+	"\x0f_account_holder\"\xb0\x01\n" +
 	"\"ConfirmPayoutMethodProposalRequest\x12\x1f\n" +
 	"\vproposal_id\x18\x01 \x01(\tR\n" +
 	"proposalId\x12+\n" +

@@ -3280,6 +3280,14 @@ func (m *PayoutMethodProposal) validate(all bool) error {
 		// no validation rules for AccountHint
 	}
 
+	if m.Account != nil {
+		// no validation rules for Account
+	}
+
+	if m.AccountHolder != nil {
+		// no validation rules for AccountHolder
+	}
+
 	if len(errors) > 0 {
 		return PayoutMethodProposalMultiError(errors)
 	}

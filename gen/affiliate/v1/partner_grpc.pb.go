@@ -85,7 +85,8 @@ type PartnerServiceClient interface {
 	// proposal.
 	//
 	// Errors:
-	//   - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+	//   - NOT_FOUND: the partner has confirmed or declined the proposal, or the merchant has
+	//     withdrawn it or replaced it by another one.
 	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
 	ConfirmPayoutMethodProposal(ctx context.Context, in *ConfirmPayoutMethodProposalRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
@@ -312,7 +313,8 @@ type PartnerServiceServer interface {
 	// proposal.
 	//
 	// Errors:
-	//   - NOT_FOUND: the merchant has withdrawn the proposal or replaced it by another one.
+	//   - NOT_FOUND: the partner has confirmed or declined the proposal, or the merchant has
+	//     withdrawn it or replaced it by another one.
 	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes.
 	ConfirmPayoutMethodProposal(context.Context, *ConfirmPayoutMethodProposalRequest) (*PayoutMethodDetails, error)

@@ -188,11 +188,13 @@ type PayoutServiceClient interface {
 	CancelPayout(ctx context.Context, in *CancelPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
 	// ProposePayoutMethod proposes a payout method to the partner of a participant, in place of an
 	// earlier proposal. Nothing is paid to it until the partner confirms it with the password or
-	// the second factor. The account is stored encrypted, and responses contain only a masked form.
+	// the second factor. The account is stored encrypted. The partner sees it, and the merchant only a
+	// masked form.
 	// If the same account is proposed already, nothing changes.
 	//
 	// Errors:
-	//   - PARTICIPANT_STATE_INVALID: the participant is rejected.
+	//   - PARTICIPANT_STATE_INVALID: the participant is rejected, or the partner has not accepted
+	//     the participation.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ProposePayoutMethod(ctx context.Context, in *ProposePayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodProposal, error)
 	// WithdrawPayoutMethodProposal deletes the proposal for a participant.
@@ -554,11 +556,13 @@ type PayoutServiceServer interface {
 	CancelPayout(context.Context, *CancelPayoutRequest) (*Payout, error)
 	// ProposePayoutMethod proposes a payout method to the partner of a participant, in place of an
 	// earlier proposal. Nothing is paid to it until the partner confirms it with the password or
-	// the second factor. The account is stored encrypted, and responses contain only a masked form.
+	// the second factor. The account is stored encrypted. The partner sees it, and the merchant only a
+	// masked form.
 	// If the same account is proposed already, nothing changes.
 	//
 	// Errors:
-	//   - PARTICIPANT_STATE_INVALID: the participant is rejected.
+	//   - PARTICIPANT_STATE_INVALID: the participant is rejected, or the partner has not accepted
+	//     the participation.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ProposePayoutMethod(context.Context, *ProposePayoutMethodRequest) (*PayoutMethodProposal, error)
 	// WithdrawPayoutMethodProposal deletes the proposal for a participant.

@@ -21,7 +21,7 @@ var (
 		from participants t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
 		join workspaces w on w.id = t.workspace_id
-		where t.partner_id = $1 and t.mode = $2 and t.proposal_id is not null and t.status <> 'rejected'`
+		where t.partner_id = $1 and t.mode = $2 and t.proposal_id is not null and t.partner_consent is null`
 	proposalList = proposals + ` order by t.proposed_at desc, t.id`
 	proposalByID = proposals + ` and t.proposal_id = $3`
 )

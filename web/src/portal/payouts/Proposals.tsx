@@ -6,8 +6,7 @@ import { useTexts } from "../../app/texts";
 import { Button } from "../../kit/controls";
 import { Done, Failure, Notice, type Tone } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
-import kit from "../../kit/kit.module.css";
-import { Card } from "../../kit/page";
+import { Card, Facts } from "../../kit/page";
 import type { Schemas } from "../data";
 import { confirmed } from "../settings/secrets";
 import { Proof } from "./Proof";
@@ -50,8 +49,8 @@ export function Proposals() {
 
 function ProposalCard({ proposal, onEnd }: { proposal: Proposal; onEnd: (end: End) => Promise<void> }) {
   const { api } = useApp();
-  const { t } = useTexts();
-  const { id, method, accountHint, merchantName } = proposal;
+  const { t, f } = useTexts();
+  const { id, method, account, accountHint, accountHolder, merchantName, programName, proposedAt } = proposal;
   /** Makes a call that ends the proposal, which the merchant may have changed in the meantime. */
   const finish = useCallback(
     async (call: () => Promise<unknown>, text: string) => {
@@ -85,10 +84,18 @@ function ProposalCard({ proposal, onEnd }: { proposal: Proposal; onEnd: (end: En
   });
   return (
     <Card title={t.payouts.proposal(merchantName ?? "")}>
+      <Facts
+        rows={[
+          [t.payouts.method, method && t.method[method]],
+          [t.payouts.account, account ?? accountHint],
+          [t.payouts.holder, accountHolder],
+          [t.payouts.program, programName],
+          [t.payouts.date, proposedAt && f.date(proposedAt)],
+        ]}
+      />
       <p>
-        {method && t.method[method]} <span className={kit.muted}>{accountHint}</span>
+        {t.payouts.proposalHint} {account && t.payouts.proposalCheck}
       </p>
-      <p>{t.payouts.proposalHint}</p>
       <Notice>{t.payouts.rule}</Notice>
       {decline.isError && <Failure error={decline.error} />}
       <Form
