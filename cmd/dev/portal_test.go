@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -24,43 +25,52 @@ func buyThroughThePortal(t *testing.T, values map[string]string) {
 		t.Errorf("GET %s does not return the page of the demo's programme:\n%s", values[programPageName], page)
 	}
 	for _, v := range []visitor{{name: "mouse", width: 1280}, {name: "keyboard", width: 1280, keyboard: true}, {name: "phone", width: 360}} {
-		ctx, stop, err := browser.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		tab, leave := chromedp.NewContext(ctx)
-		v.T, v.tab = t, tab
-		v.do(chromedp.EmulateViewport(v.width, 800))
-		v.allow("clipboard-write")
-		v.allow("clipboard-read")
-		v.do(chromedp.Navigate(values["TRIBUTARY_API_URL"] + "/portal/test"))
-		v.fill("E-mail address", values[partnerEmailName])
-		v.fill("Password", values[partnerPasswordName])
-		v.press("Log in")
-		v.press("Links")
-		v.press("Copy")
-		v.waitFor("the link is copied", `find("Copied")`)
-		v.do(chromedp.Navigate(v.value(`navigator.clipboard.readText()`)))
-		v.waitFor("the shop knows the click", `document.getElementById("click")`)
-		v.press("Buy")
-		v.waitFor("the purchase has a commission", `document.getElementById("commission").textContent.includes("9.80 USD")`)
-		v.do(chromedp.Navigate(values["TRIBUTARY_API_URL"] + "/portal/test"))
-		v.press("Commissions")
-		v.waitFor("the list has the commission", `document.querySelector("td a")`)
-		v.press(v.value(`document.querySelector("td a").innerText`))
-		v.waitFor("the reason is shown", `document.body.innerText.includes("20% of $49.00 = $9.80")`)
-		var explained struct {
-			Data []struct{ Explanation string } `json:"data"`
-		}
-		partner := loginAs(t, values, "partner", values[partnerEmailName], values[partnerPasswordName]).withMode("test")
-		if err := partner.call(t.Context(), "GET", "/api/v1/partner/commissions", nil, &explained); err != nil {
-			t.Fatal(err)
-		}
-		reason, _ := json.Marshal(explained.Data[0].Explanation)
-		v.waitFor("the explanation of the newest commission is shown", fmt.Sprintf(`document.body.innerText.includes(%s)`, reason))
-		leave()
-		stop()
+		t.Run(v.name, func(t *testing.T) {
+			ctx, stop, err := browser.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			tab, leave := chromedp.NewContext(ctx)
+			defer leave()
+			v.T, v.tab = t, tab
+			v.buy(values)
+		})
 	}
+}
+
+// buy buys through the link of the portal, and looks at the commission.
+func (v visitor) buy(values map[string]string) {
+	v.Helper()
+	v.do(chromedp.EmulateViewport(v.width, 800))
+	v.allow("clipboard-write")
+	v.allow("clipboard-read")
+	v.do(chromedp.Navigate(values["TRIBUTARY_API_URL"] + "/portal/test"))
+	v.fill("E-mail address", values[partnerEmailName])
+	v.fill("Password", values[partnerPasswordName])
+	v.press("Log in")
+	v.press("Links")
+	v.press("Copy")
+	v.waitFor("the link is copied", `find("Copied")`)
+	v.do(chromedp.Navigate(v.value(`navigator.clipboard.readText()`)))
+	v.waitFor("the shop knows the click", `document.getElementById("click")`)
+	v.press("Buy")
+	v.waitFor("the purchase has a commission", `document.getElementById("commission").textContent.includes("9.80 USD")`)
+
+	var newest struct {
+		Data []struct{ ID, Explanation string } `json:"data"`
+	}
+	partner := loginAs(v.T, values, "partner", values[partnerEmailName], values[partnerPasswordName]).withMode("test")
+	if err := partner.call(v.Context(), http.MethodGet, "/api/v1/partner/commissions?pageSize=1", nil, &newest); err != nil || len(newest.Data) != 1 {
+		v.Fatalf("GET /partner/commissions returned %v, %v; want the newest commission", newest, err)
+	}
+	v.do(chromedp.Navigate(values["TRIBUTARY_API_URL"] + "/portal/test"))
+	v.press("Commissions")
+	v.waitFor("the list has the commission", `document.querySelector("td a")?.href.endsWith("/`+newest.Data[0].ID+`")`)
+	v.press(v.value(`document.querySelector("td a").innerText`))
+	v.waitFor("the calculation is shown", `document.body.innerText.includes("20% of $49.00 = $9.80")`)
+	reason, _ := json.Marshal(newest.Data[0].Explanation)
+	v.waitFor("the explanation is shown", fmt.Sprintf(`document.body.innerText.includes(%s)`, reason))
 }
 
 // visitor uses a page in one way.
@@ -126,14 +136,18 @@ func (v visitor) reach(name string) {
 	v.waitFor("there is "+name, fmt.Sprintf("find(%s)", quoted))
 	if !v.keyboard {
 		var at [2]float64
-		box := v.value(fmt.Sprintf(`(() => {
-			const element = find(%s);
-			element.scrollIntoView({ block: "center", behavior: "instant" });
-			const box = element.getBoundingClientRect();
-			return JSON.stringify([box.x + box.width / 2, box.y + box.height / 2]);
-		})()`, quoted))
-		if err := json.Unmarshal([]byte(box), &at); err != nil {
-			v.Fatal(err)
+		// The page may still move while it is being loaded.
+		for box, before := "", "-"; box != before; time.Sleep(20 * time.Millisecond) {
+			before = box
+			box = v.value(fmt.Sprintf(`(() => {
+				const element = find(%s);
+				element.scrollIntoView({ block: "center", behavior: "instant" });
+				const box = element.getBoundingClientRect();
+				return JSON.stringify([box.x + box.width / 2, box.y + box.height / 2]);
+			})()`, quoted))
+			if err := json.Unmarshal([]byte(box), &at); err != nil {
+				v.Fatal(err)
+			}
 		}
 		v.do(chromedp.MouseClickXY(at[0], at[1]))
 		return

@@ -252,8 +252,8 @@ func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 		return err
 	}
 	d.values[programPageName] = d.api.url + "/portal/" + demoModes[0] + "/" + branding.Slug + "/" + p.Slug
-	// The shop may have another port than in the run before.
-	if p.LandingURL != d.shopURL {
+	// The shop may have another port than in the run before. Another page is a change by the user.
+	if p.LandingURL != d.shopURL && (p.LandingURL == "" || strings.HasPrefix(p.LandingURL, "http://127.0.0.1:")) {
 		if err := merchant.call(ctx, http.MethodPatch, "/api/v1/programs/"+p.ID, map[string]any{"landingUrl": d.shopURL}, nil); err != nil {
 			return err
 		}

@@ -128,8 +128,8 @@ func Built(files fs.FS) bool {
 	return err == nil
 }
 
-// ServePage serves the page of a pattern. description is written into the page; its fields may be
-// empty.
+// ServePage serves the page of a pattern. description is written into the page. Without a
+// title, the page keeps its own, and empty fields are left out.
 func (s *Site) ServePage(w http.ResponseWriter, r *http.Request, page string, description Description) {
 	var body bytes.Buffer
 	if err := s.content.Load().pages[page].Execute(&body, description); err != nil {

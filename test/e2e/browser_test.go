@@ -31,10 +31,11 @@ type user struct {
 	name     string
 	width    int64
 	keyboard bool
+	axe      bool // whether a task also checks its pages with axe, which is slow
 }
 
 // users are all the ways in which people use the pages.
-var users = []user{{"mouse", 1280, false}, {"keyboard", 1280, true}, {"phone", 360, false}}
+var users = []user{{name: "mouse", width: 1280, axe: true}, {name: "keyboard", width: 1280, keyboard: true}, {name: "phone", width: 360, axe: true}}
 
 // tasks are what people do on the pages, by name.
 type tasks []struct {
@@ -43,13 +44,15 @@ type tasks []struct {
 }
 
 // run does each task in each of the ways in which people use the pages. With -short it does each task
-// in one way, by turns.
+// in one way, by turns, and checks it with axe.
 func (list tasks) run(ctx context.Context, t *testing.T, sys *system) {
 	t.Helper()
 	for i, task := range list {
 		ways := users
 		if testing.Short() {
-			ways = users[i%len(users):][:1]
+			only := users[i%len(users)]
+			only.axe = true
+			ways = []user{only}
 		}
 		for _, u := range ways {
 			t.Run(task.name+"/"+u.name, func(t *testing.T) { task.do(ctx, t, sys, u) })
@@ -379,6 +382,14 @@ func (p *tab) wantAccessible() {
 	p.Helper()
 	for _, scheme := range []string{"light", "dark"} {
 		p.wantAccessibleIn(scheme)
+	}
+}
+
+// wantAccessibleTask checks the page with axe if the user does.
+func (p *tab) wantAccessibleTask() {
+	p.Helper()
+	if p.user.axe {
+		p.wantAccessible()
 	}
 }
 

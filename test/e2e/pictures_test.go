@@ -89,12 +89,12 @@ func TestPictures(t *testing.T) {
 	s := sys.openShop(ctx, t)
 	payout := s.trade(t)
 
-	p := newTab(ctx, t, sys, user{"visitor", 1280, false})
+	p := newTab(ctx, t, sys, user{name: "visitor", width: 1280})
 	p.open("/portal/northside/friends")
 	p.wantText("20% of each sale")
 	p.savePicture("programme", wholePage)
 
-	p = newPictureTab(ctx, t, sys, user{"partner", 1280, false}, s.partner)
+	p = newPictureTab(ctx, t, sys, user{name: "partner", width: 1280}, s.partner)
 	p.wantChart()
 	p.savePicture("home", wholePage)
 	p.open("/portal/links?program=" + s.program)
@@ -110,7 +110,7 @@ func TestPictures(t *testing.T) {
 	p.wantText("The merchant has paid the amount.")
 	p.savePicture("payout", wholePage)
 
-	p = newPictureTab(ctx, t, sys, user{"phone", 360, false}, s.partner)
+	p = newPictureTab(ctx, t, sys, user{name: "phone", width: 360}, s.partner)
 	p.setAppearance("dark")
 	p.wantChart()
 	p.savePicture("phone", chromedp.CaptureScreenshot())
@@ -347,13 +347,16 @@ func newPictureTab(ctx context.Context, t *testing.T, sys *system, u user, partn
 	return p
 }
 
-// wantChart waits until the page shows the chart with its two lines.
+// wantChart waits until the page shows the chart with its two lines and its columns.
 func (p *tab) wantChart() {
 	p.Helper()
 	chart := p.find("image", "Last 30 days: Clicks, Conversions, Earnings")
 	eventually(p.T, waitTimeout, "the chart is drawn", func() error {
 		if lines := call[int](p, chart, `function() { return this.querySelectorAll("path.recharts-area-curve").length; }`); lines != 2 {
 			return fmt.Errorf("it has %d lines", lines)
+		}
+		if columns := call[int](p, chart, `function() { return this.querySelectorAll(".recharts-bar-rectangle path").length; }`); columns == 0 {
+			return errors.New("it has no columns")
 		}
 		return nil
 	})
