@@ -35,8 +35,8 @@ export class BrowserSession {
 
   constructor(private readonly kind: "partner" | "merchant") {
     this.mark = `tributary-${kind}`;
-    this.state = localStorage.getItem(this.mark) ? { status: "unknown" } : { status: "out", ended: false };
     this.channel = new BroadcastChannel(this.mark);
+    this.state = localStorage.getItem(this.mark) ? { status: "unknown" } : { status: "out", ended: false };
     this.channel.onmessage = ({ data }: MessageEvent<Message>) => {
       if (data.type === "opened") this.store(data.session);
       else this.close(false);

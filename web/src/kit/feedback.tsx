@@ -17,7 +17,7 @@ export function Notice({ tone = "info", action, children }: { tone?: Tone; actio
   );
 }
 
-/** A notice that something is done. It takes the focus, because the button that had it is gone. */
+/** A notice about the result of an action. It takes the focus, because the button that had it is gone. */
 export function Done({ tone = "good", children }: { tone?: Tone | undefined; children: ReactNode }) {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => element.current?.focus(), []);

@@ -14,16 +14,16 @@ export function CopyButton({ text, kind }: { text: string; kind?: "primary" }) {
     const timer = setTimeout(() => setResult(null), 2500);
     return () => clearTimeout(timer);
   }, [result]);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setResult(t.copied);
+    } catch {
+      setResult(t.notCopied);
+    }
+  };
   return (
-    <Button
-      kind={kind}
-      onPress={() =>
-        void navigator.clipboard.writeText(text).then(
-          () => setResult(t.copied),
-          () => setResult(t.notCopied),
-        )
-      }
-    >
+    <Button kind={kind} onPress={() => void copy()}>
       <span aria-live="polite">{result ?? t.copy}</span>
     </Button>
   );

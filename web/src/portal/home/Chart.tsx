@@ -25,20 +25,20 @@ export default function Chart({ points, currency }: { points: Schemas["Analytics
             fontSize={12}
             tickLine={false}
             axisLine={false}
+            width="auto"
           />
           <Tooltip
             labelFormatter={(start) => f.date(String(start))}
             formatter={(value, name, { dataKey }) => [dataKey === "commissionCents" ? f.money(Number(value), currency) : f.number(Number(value)), name]}
             contentStyle={{ background: "var(--raised)", border: "1px solid var(--line)", borderRadius: 8, color: "var(--text)" }}
           />
-          <Legend verticalAlign="top" align="right" iconType="plainline" wrapperStyle={{ fontSize: 14, paddingBottom: 12 }} />
+          <Legend verticalAlign="top" align="right" iconType="rect" wrapperStyle={{ fontSize: 14, paddingBottom: 12 }} />
           <Bar
             yAxisId="money"
             dataKey="commissionCents"
             name={`${t.home.earnings} (${currency})`}
             fill="var(--warn)"
             fillOpacity={0.3}
-            legendType="rect"
             isAnimationActive={false}
           />
           <Area dataKey="clicks" name={t.home.clicks} stroke="var(--accent)" fill="var(--accent-soft)" strokeWidth={2} isAnimationActive={false} />

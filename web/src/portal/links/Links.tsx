@@ -74,12 +74,11 @@ function FurtherLinks({ program }: { program: Program }) {
     ...paged,
     queryKey: [mode, "links", program.id, page],
     queryFn: async () => {
-      const list = api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } });
-      const earned = await earningsOf(api, program.id);
-      const result = await list;
-      return { ...unwrap(result), capped: isCapped(result.response), earned };
+      const result = await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } });
+      return { ...unwrap(result), capped: isCapped(result.response) };
     },
   });
+  const earned = useQuery({ queryKey: [mode, "links", program.id, "earned"], queryFn: () => earningsOf(api, program.id) });
   const changed = (link: PartnerLink | null) => {
     setOpen(link && { view: "details", link });
     void queries.invalidateQueries({ queryKey: [mode, "links"] });
@@ -92,7 +91,7 @@ function FurtherLinks({ program }: { program: Program }) {
   return (
     <Card title={t.links.more} action={add}>
       <Loaded query={query}>
-        {({ data, total, capped, earned }) => {
+        {({ data, total, capped }) => {
           const links = data.filter((link) => !link.isDefault);
           if (links.length === 0 && page === 1) return <Empty title={t.links.none}>{t.links.moreHint}</Empty>;
           return (
@@ -107,7 +106,7 @@ function FurtherLinks({ program }: { program: Program }) {
                   { name: t.links.subId, cell: (link) => link.subId ?? "–" },
                   { name: t.links.clicks, cell: (link) => f.number(link.clicks), number: true },
                   { name: t.links.conversions, cell: (link) => f.number(link.conversions), number: true },
-                  { name: t.home.earnings, cell: (link) => f.money(earned.get(link.id) ?? 0, program.currency), number: true },
+                  { name: t.home.earnings, cell: (link) => (earned.data ? f.money(earned.data.get(link.id) ?? 0, program.currency) : "–"), number: true },
                   {
                     name: t.links.action,
                     cell: (link) => (
@@ -119,11 +118,12 @@ function FurtherLinks({ program }: { program: Program }) {
                 ]}
               />
               <Pages total={total} capped={capped} />
+              <p className={kit.muted}>{t.links.earnedIn}</p>
             </>
           );
         }}
       </Loaded>
-      {open?.view === "form" && <LinkForm program={program} link={open.link} onDone={changed} onClose={close} />}
+      {open?.view === "form" && <LinkForm program={program} link={open.link} onDone={changed} onClose={() => setOpen(open.link && { ...open, view: "details" })} />}
       {open?.link && open.view === "details" && <LinkDetails link={open.link} onView={(view) => setOpen({ ...open, view })} onClose={close} />}
       {open?.link && open.view === "delete" && <DeleteLink link={open.link} onDone={() => changed(null)} onClose={close} />}
     </Card>
@@ -152,7 +152,7 @@ function LinkDetails({ link, onView, onClose }: { link: PartnerLink; onView: (vi
   );
 }
 
-/** The longest period of the numbers, in days. */
+/** The longest period of the numbers, in days, with some days less for clocks that are behind. */
 const longestPeriod = 5 * 365;
 
 /** What the links of a programme have earned, in cents, by the ids of the links. */
