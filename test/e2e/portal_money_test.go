@@ -48,7 +48,7 @@ func testCreateLink(ctx context.Context, t *testing.T, sys *system, u user) {
 	p.press("button", "Edit link")
 	p.fill("Sub-ID (Optional)", "newsletter-8")
 	p.press("button", "Save")
-	p.find("heading", "Link "+f.code)
+	p.find("heading", "Link with the code "+f.code)
 	p.press("button", "Close")
 	p.wantText("newsletter-8")
 	f.earnCommission(t)

@@ -194,7 +194,7 @@ const de: Texts = {
     create: "Link anlegen",
     action: "Aktion",
     open: "Anzeigen",
-    one: (code) => `Link ${code}`,
+    one: (code) => `Link mit dem Code ${code}`,
     address: "Adresse zum Teilen",
     edit: "Link ändern",
     code: "Code",

@@ -199,7 +199,7 @@ const en = {
     create: "Create a link",
     action: "Action",
     open: "Show",
-    one: (code: string) => `Link ${code}`,
+    one: (code: string) => `Link with the code ${code}`,
     address: "Address to share",
     edit: "Edit link",
     code: "Code",

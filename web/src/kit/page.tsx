@@ -111,8 +111,8 @@ export interface Column<T> {
   cell: (row: T) => ReactNode;
   /** Whether the column contains amounts or numbers, which are aligned at the right. */
   number?: boolean;
-  /** The order of the rows, if it is that of this column. */
-  sort?: "ascending" | "descending";
+  /** Whether the rows are in the order of this column, the newest or largest first. */
+  sorted?: boolean;
   /** Whether the column names the row. On a narrow screen, it is the title of the row's card. */
   lead?: boolean;
 }
@@ -136,8 +136,8 @@ export function Table<T extends { id: string }>({
         <caption>{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, number, sort }) => (
-              <th key={name} scope="col" aria-sort={sort} className={number ? css.number : undefined}>
+            {columns.map(({ name, number, sorted }) => (
+              <th key={name} scope="col" aria-sort={sorted ? "descending" : undefined} className={number ? css.number : undefined}>
                 {name}
               </th>
             ))}

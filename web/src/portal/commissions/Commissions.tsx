@@ -105,7 +105,7 @@ export default function Commissions() {
                     name: t.commissions.date,
                     cell: (row) => <Link href={`/commissions/${row.id}`}>{row.createdAt && f.time(row.createdAt)}</Link>,
                     lead: true,
-                    sort: "descending",
+                    sorted: true,
                   },
                   { name: t.commissions.program, cell: (row) => row.programName },
                   { name: t.commissions.sale, cell: (row) => f.money(row.saleAmountCents, row.saleCurrency), number: true },
