@@ -60,7 +60,7 @@ func (g *gateway) describe(c *call, r *http.Request) site.Description {
 	}
 	body, err := marshaler{}.Marshal(program)
 	if err != nil {
-		panic(err) // the message is one that the API returns
+		panic(err) // the API returns the same message, so it can be encoded
 	}
 	return site.Description{
 		Title:   program.GetName() + " · " + program.GetBranding().GetName(),

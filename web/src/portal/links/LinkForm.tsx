@@ -40,11 +40,7 @@ export function LinkForm({
   const hosts = state.error instanceof TributaryError ? state.error.context["allowedHosts"] : undefined;
   return (
     <Dialog title={link ? t.links.edit : t.links.create} open onClose={onClose}>
-      <Form
-        state={state}
-        label={t.save}
-        secondary={<Button onPress={onClose}>{t.cancel}</Button>}
-      >
+      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
         <TextField
           name="destinationUrl"
           type="url"
