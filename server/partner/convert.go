@@ -83,6 +83,9 @@ func commissionToProto(c partner.Commission, now time.Time) *affiliatev1.Partner
 	out := &affiliatev1.PartnerCommission{LinkId: server.OptionalID(c.Link), LinkCode: c.LinkCode, SubId: c.SubID, Explanation: c.Explanation}
 	item := server.CommissionItem(commission.Item{Commission: c.Commission, ProgramName: c.ProgramName}, now)
 	server.CopyShared(out.ProtoReflect(), item.ProtoReflect())
+	if c.PaidAt == nil {
+		out.PayoutId = nil // the payout contains the commission, but has not paid it
+	}
 	return out
 }
 

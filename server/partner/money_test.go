@@ -120,15 +120,18 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	mine := p.join(jane, nil)
 	at := f.Now().Truncate(time.Millisecond)
 	hold := at.Add(time.Hour)
+	paidBy := affiliate.NewID[affiliate.PayoutID](at)
 	id := p.addCommission(mine, func(c *commission.Commission) {
 		c.Status, c.RejectionCode, c.EventType, c.AmountCents = commission.Rejected, new("duplicate"), affiliate.Renewal, 150
 		c.BaseAmountCents = 1000
 		c.SaleAmountCents, c.SaleCurrency, c.RecurringIndex, c.PromoCode = 1234, "USD", new(3), new("spring")
 		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, &at, &at, &at, &at
+		c.Payout = &paidBy
 	})
 	click := f.NewClick(mine, func(c *click.Click) { c.SubID = "post-12" })
 	flat := p.addCommission(mine, func(c *commission.Commission) {
 		c.Click, c.Type, c.RateBps, c.FlatCents, c.CreatedAt = &click.ID, "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
+		c.Payout = &paidBy // it has not paid this commission
 	})
 	link := f.Texts(`select id::text from links where participant_id = $1`, mine.ID)[0]
 	code := f.Texts(`select code from links where participant_id = $1`, mine.ID)[0]
@@ -153,7 +156,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		SaleAmountCents: 1234, BaseAmountCents: 1000, SaleCurrency: "USD", LinkId: &link, LinkCode: &code, SubId: new("report"), Explanation: "A click.", RecurringIndex: new(int32(3)), PromoCode: new("spring"),
 		HoldUntil: server.Timestamp(hold), HoldActive: true, RejectionCode: affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
 		ApprovedAt: server.Timestamp(at), RejectedAt: server.Timestamp(at), PaidAt: server.Timestamp(at), RefundedAt: server.Timestamp(at),
-		CreatedAt: got.Data[0].CreatedAt,
+		PayoutId: new(paidBy.String()), CreatedAt: got.Data[0].CreatedAt,
 	}
 	servertest.WantMessage(t, "ListPartnerCommissions", got.Data[0], want)
 	one, err := f.service.GetPartnerCommission(f.asLivePartner(jane), &affiliatev1.GetPartnerCommissionRequest{CommissionId: flat.String()})
@@ -171,8 +174,8 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	servertest.WantFields(t, "the flat commission", got.Data[1], &affiliatev1.PartnerCommission{
 		Id: flat.String(), FlatAmountCents: new(int64(200)), SubId: new("post-12"),
 	})
-	if c := got.Data[1]; c.RateBps != nil || c.HoldActive {
-		t.Errorf("the flat commission has the rate %d and hold_active = %t, want neither", c.GetRateBps(), c.HoldActive)
+	if c := got.Data[1]; c.RateBps != nil || c.HoldActive || c.PayoutId != nil {
+		t.Errorf("the flat commission has the rate %d, hold_active = %t and the payout %q, want none of them", c.GetRateBps(), c.HoldActive, c.GetPayoutId())
 	}
 	f.clock.Set(hold)
 	if list().Data[0].HoldActive {

@@ -10896,6 +10896,8 @@ export interface components {
             explanation: string;
             /** @description The referral code of the link. Null if no link led to the conversion. */
             linkCode: string | null;
+            /** @description The payout that paid the commission. Null if the commission was not paid. */
+            payoutId: string | null;
         };
         PartnerConversionLookup: {
             /** @description The sales, newest first, at most 100. */
@@ -23587,7 +23589,8 @@ export interface operations {
                      *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *           "linkCode": "ada"
+                     *           "linkCode": "ada",
+                     *           "payoutId": null
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
@@ -23620,7 +23623,8 @@ export interface operations {
                      *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *           "linkCode": "ada"
+                     *           "linkCode": "ada",
+                     *           "payoutId": null
                      *         }
                      *       ],
                      *       "total": 3,
@@ -23756,7 +23760,8 @@ export interface operations {
                      *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *       "subId": null,
                      *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *       "linkCode": "ada"
+                     *       "linkCode": "ada",
+                     *       "payoutId": null
                      *     }
                      */
                     "application/json": components["schemas"]["PartnerCommission"];

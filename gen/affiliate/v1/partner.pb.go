@@ -1148,7 +1148,9 @@ type PartnerCommission struct {
 	// Why the conversion is credited to the partner, in sentences.
 	Explanation string `protobuf:"bytes,30,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// The referral code of the link. Null if no link led to the conversion.
-	LinkCode      *string `protobuf:"bytes,31,opt,name=link_code,json=linkCode,proto3,oneof" json:"link_code,omitempty"`
+	LinkCode *string `protobuf:"bytes,31,opt,name=link_code,json=linkCode,proto3,oneof" json:"link_code,omitempty"`
+	// The payout that paid the commission. Null if the commission was not paid.
+	PayoutId      *string `protobuf:"bytes,32,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1396,6 +1398,13 @@ func (x *PartnerCommission) GetExplanation() string {
 func (x *PartnerCommission) GetLinkCode() string {
 	if x != nil && x.LinkCode != nil {
 		return *x.LinkCode
+	}
+	return ""
+}
+
+func (x *PartnerCommission) GetPayoutId() string {
+	if x != nil && x.PayoutId != nil {
+		return *x.PayoutId
 	}
 	return ""
 }
@@ -2786,7 +2795,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\"B\n" +
 	"\x1bGetPartnerCommissionRequest\x12#\n" +
-	"\rcommission_id\x18\x01 \x01(\tR\fcommissionId\"\xe2\v\n" +
+	"\rcommission_id\x18\x01 \x01(\tR\fcommissionId\"\x92\f\n" +
 	"\x11PartnerCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2828,7 +2837,8 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\alink_id\x18\x1c \x01(\tH\x04R\x06linkId\x88\x01\x01\x12\x1a\n" +
 	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01\x12 \n" +
 	"\vexplanation\x18\x1e \x01(\tR\vexplanation\x12 \n" +
-	"\tlink_code\x18\x1f \x01(\tH\x06R\blinkCode\x88\x01\x01B\v\n" +
+	"\tlink_code\x18\x1f \x01(\tH\x06R\blinkCode\x88\x01\x01\x12 \n" +
+	"\tpayout_id\x18  \x01(\tH\aR\bpayoutId\x88\x01\x01B\v\n" +
 	"\t_rate_bpsB\x14\n" +
 	"\x12_flat_amount_centsB\x12\n" +
 	"\x10_recurring_indexB\r\n" +
@@ -2837,7 +2847,9 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\b_link_idB\t\n" +
 	"\a_sub_idB\f\n" +
 	"\n" +
-	"_link_code\"\x1b\n" +
+	"_link_codeB\f\n" +
+	"\n" +
+	"_payout_id\"\x1b\n" +
 	"\x19GetPartnerBalancesRequest\"K\n" +
 	"\x0fPartnerBalances\x128\n" +
 	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\xa4\x02\n" +

@@ -1703,6 +1703,10 @@ func (m *PartnerCommission) validate(all bool) error {
 		// no validation rules for LinkCode
 	}
 
+	if m.PayoutId != nil {
+		// no validation rules for PayoutId
+	}
+
 	if len(errors) > 0 {
 		return PartnerCommissionMultiError(errors)
 	}

@@ -271,7 +271,7 @@ const de: Texts = {
       rejected: "Für diesen Verkauf bekommen Sie kein Geld. Wenn Sie das für einen Irrtum halten, fragen Sie den Händler.",
       refunded: "Der Kunde hat sein Geld zurückbekommen, deshalb bekommen Sie für diesen Verkauf keine Provision. Wenn sie schon bezahlt war, ist Ihre nächste Auszahlung kleiner.",
     },
-    toPayouts: "Zu Ihren Auszahlungen",
+    toPayout: "Zur Auszahlung",
     rejection: {
       fraud: "Der Händler hält den Verkauf für betrügerisch.",
       self_referral: "Sie haben über Ihren eigenen Link gekauft.",

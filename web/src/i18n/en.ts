@@ -276,7 +276,7 @@ const en = {
       rejected: "You get no money for this sale. If you think that this is a mistake, ask the merchant.",
       refunded: "The customer got the money back, so you get no commission for this sale. If it was paid already, your next payout is smaller.",
     },
-    toPayouts: "See your payouts",
+    toPayout: "See the payout",
     rejection: {
       fraud: "The merchant considers the sale fraudulent.",
       self_referral: "You bought through your own link.",

@@ -41,22 +41,23 @@ export default function CommissionDetail() {
 /** The status in words, and what happens next. */
 function Next({ commission }: { commission: Commission }) {
   const { t, f } = useTexts();
-  const { status, holdActive, holdUntil, rejectionCode } = commission;
+  const { status, holdActive, holdUntil, rejectionCode, payoutId } = commission;
   return (
     <Card title={t.commissions.status} action={<CommissionBadge commission={commission} />}>
       {status === "pending" && <p>{holdActive && holdUntil ? t.commissions.next.hold(f.time(holdUntil)) : t.commissions.next.review}</p>}
       {status === "approved" && <p>{t.commissions.next.approved}</p>}
-      {status === "paid" && (
-        <p>
-          {t.commissions.next.paid} <Link href="/payouts">{t.commissions.toPayouts}</Link>
-        </p>
-      )}
+      {status === "paid" && <p>{t.commissions.next.paid}</p>}
       {status === "rejected" && (
         <p>
           {t.commissions.rejection[rejectionCode ?? "other"]} {t.commissions.next.rejected}
         </p>
       )}
       {status === "refunded" && <p>{t.commissions.next.refunded}</p>}
+      {payoutId && (
+        <p>
+          <Link href={`/payouts/${payoutId}`}>{t.commissions.toPayout}</Link>
+        </p>
+      )}
     </Card>
   );
 }
