@@ -218,9 +218,9 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 	listening := r.runWalkthroughWithListeners(t, dir, first)
 	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
-	buyInTheShop(t, first)
-	buyThroughThePortal(t, first)
-	fillInForms(t, first)
+	t.Run("shop", func(t *testing.T) { buyInTheShop(t, first) })
+	t.Run("portal", func(t *testing.T) { buyThroughThePortal(t, first) })
+	t.Run("forms", func(t *testing.T) { fillInForms(t, first) })
 	triggerStripe(t, dir, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_", "tributary_landing_"} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/landing/store"
-	"github.com/tributary-hq/tributary/tools/browser"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 	"github.com/tributary-hq/tributary/tools/mailsink"
 )
 
@@ -20,42 +19,12 @@ import (
 // person. The page and the service have different origins, so it also tests CORS.
 func fillInForms(t *testing.T, values map[string]string) {
 	t.Helper()
-	ctx, stop, err := browser.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	tab, leave := chromedp.NewContext(ctx)
-	defer leave()
-	run := func(script string) {
-		t.Helper()
-		if _, err := chromedp.Run(tab, chromedp.Evaluate[any](script)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// waitFor waits until a script returns true.
-	waitFor := func(what, script string) {
-		t.Helper()
-		for deadline := time.Now().Add(shopTimeout); ; time.Sleep(20 * time.Millisecond) {
-			ok, err := chromedp.Run(tab, chromedp.Evaluate[bool](script))
-			if err == nil && ok {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not after %s (error %v)", what, shopTimeout, err)
-			}
-		}
-	}
-	waitForText := func(selector, want string) {
-		t.Helper()
-		waitFor(fmt.Sprintf("%s contains %q", selector, want), fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", selector, want))
-	}
+	p := browsertest.NewTab(browsertest.Start(t), t, browsertest.Mouse, demoOrigins(values)...)
+	run := func(script string) { browsertest.Evaluate[any](p, script) }
 	open := func() {
 		t.Helper()
-		if err := chromedp.Do(tab, chromedp.Navigate(values["TRIBUTARY_SHOP_URL"]+landingPath)); err != nil {
-			t.Fatal(err)
-		}
-		waitForText("#count", "0 of 1000 places are taken.")
+		p.Do(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + landingPath))
+		waitForElement(p, "#count", "0 of 1000 places are taken.")
 	}
 	const (
 		refused    = "The form was not accepted."
@@ -74,35 +43,31 @@ func fillInForms(t *testing.T, values map[string]string) {
 	open()
 	run(`performance.now = () => 0;`)
 	run(fillInBoth + submitBoth)
-	waitForText("#waitlist .result", refused)
-	waitForText("#contact .result", refused)
+	waitForElement(p, "#waitlist .result", refused)
+	waitForElement(p, "#contact .result", refused)
 
 	// A bot that fills in the hidden field.
 	open()
-	waitFor("the time of a person has passed", personTime)
+	p.WaitFor("the time of a person has passed", personTime)
 	run(fillInBoth + `for (const trap of document.querySelectorAll("[name=website]")) trap.value = "https://spam.example";` + submitBoth)
-	waitForText("#waitlist .result", refused)
-	waitForText("#contact .result", refused)
+	waitForElement(p, "#waitlist .result", refused)
+	waitForElement(p, "#contact .result", refused)
 
 	open()
-	waitFor("the time of a person has passed", personTime)
+	p.WaitFor("the time of a person has passed", personTime)
 	for _, field := range []struct{ selector, text string }{
 		{"#waitlist [name=email]", "Ada@Example.com"},
 		{"#contact [name=name]", "Ada Byron"},
 		{"#contact [name=email]", "ada@example.com"},
 		{"#contact [name=message]", "Do you have a free place?"},
 	} {
-		if err := chromedp.Do(tab, chromedp.SendKeys(chromedp.CSS(field.selector), field.text)); err != nil {
-			t.Fatal(err)
-		}
+		p.Do(chromedp.SendKeys(chromedp.CSS(field.selector), field.text))
 	}
 	for _, form := range []string{"#waitlist", "#contact"} {
-		if err := chromedp.Do(tab, chromedp.Click(chromedp.CSS(form+" button"))); err != nil {
-			t.Fatal(err)
-		}
+		p.Do(chromedp.Click(chromedp.CSS(form + " button")))
 	}
-	waitForText("#waitlist .result", "You are on the waitlist.")
-	waitForText("#contact .result", "Your message was sent.")
+	waitForElement(p, "#waitlist .result", "You are on the waitlist.")
+	waitForElement(p, "#contact .result", "Your message was sent.")
 	checkForms(t, values)
 }
 
@@ -112,12 +77,12 @@ func checkForms(t *testing.T, values map[string]string) {
 	t.Helper()
 	inbox := values["TRIBUTARY_MAIL_SINK_URL"] + "/api/messages?" + url.Values{"to": {demoOperator}}.Encode()
 	var mails []mailsink.Message
-	for deadline := time.Now().Add(shopTimeout); len(mails) == 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(browsertest.Timeout); len(mails) == 0; time.Sleep(20 * time.Millisecond) {
 		if err := json.Unmarshal([]byte(get(t, inbox)), &mails); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no mail to %s after %s", demoOperator, shopTimeout)
+			t.Fatalf("no mail to %s after %s", demoOperator, browsertest.Timeout)
 		}
 	}
 	if len(mails) != 1 || mails[0].Subject != "Contact form: Ada Byron" || !strings.Contains(mails[0].Headers["Reply-To"], "<ada@example.com>") {

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	"github.com/tributary-hq/tributary/tools/browser"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // browserExample matches a code block of the documentation that runs in a browser.
@@ -62,26 +63,15 @@ func servePage(t *testing.T) string {
 }
 
 // streamTab is a tab of the browser that shows streamPage.
-type streamTab struct {
-	*tab
-	close context.CancelFunc
-}
+type streamTab struct{ *browsertest.Tab }
 
-// openStreamTab opens the page and runs an example.
-func openStreamTab(ctx context.Context, t *testing.T, origin, api, token, example string) streamTab {
-	t.Helper()
-	ctx, cancel := chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	p := streamTab{&tab{T: t, ctx: ctx}, cancel}
-	p.do(chromedp.Navigate(origin))
-	eventually(t, waitTimeout, "the page has loaded", func() error {
-		if !evaluate[bool](p.tab, `"run" in window`) {
-			return fmt.Errorf("the module has not run")
-		}
-		return nil
-	})
-	evaluate[bool](p.tab, fmt.Sprintf(`window.api = %q, window.token = %q, run(%q)`, api, token, example))
-	return p
+// runExample opens the page in a tab and runs an example.
+func runExample(tab *browsertest.Tab, origin, api, token, example string) streamTab {
+	tab.Helper()
+	tab.Do(chromedp.Navigate(origin))
+	tab.WaitFor("the page has loaded", `"run" in window`)
+	browsertest.Evaluate[bool](tab, fmt.Sprintf(`window.api = %q, window.token = %q, run(%q)`, api, token, example))
+	return streamTab{tab}
 }
 
 // received returns the ids of the notifications that the page has received, and how many
@@ -89,7 +79,7 @@ func openStreamTab(ctx context.Context, t *testing.T, origin, api, token, exampl
 func (p streamTab) received(name string) (notifications []string, others int) {
 	p.Helper()
 	var events []struct{ Name, Notification string }
-	if err := json.Unmarshal([]byte(evaluate[string](p.tab, `JSON.stringify(events)`)), &events); err != nil {
+	if err := json.Unmarshal([]byte(browsertest.Evaluate[string](p.Tab, `JSON.stringify(events)`)), &events); err != nil {
 		p.Fatal(err)
 	}
 	for _, e := range events {
@@ -105,7 +95,7 @@ func (p streamTab) received(name string) (notifications []string, others int) {
 
 func (p streamTab) awaitReady(count int) {
 	p.Helper()
-	eventually(p.T, waitTimeout, "the stream of the page is ready", func() error {
+	p.Eventually("the stream of the page is ready", func() error {
 		if _, ready := p.received("ready"); ready < count {
 			return fmt.Errorf("it was ready %d times, want %d", ready, count)
 		}
@@ -117,7 +107,7 @@ func (p streamTab) awaitReady(count int) {
 // once. It must not have received resync.
 func (p streamTab) wantNotifications(want ...string) {
 	p.Helper()
-	eventually(p.T, waitTimeout, "the page receives all notifications", func() error {
+	p.Eventually("the page receives all notifications", func() error {
 		if got, _ := p.received(""); !slices.Equal(got, want) {
 			return fmt.Errorf("it has received %q, want %q", got, want)
 		}
@@ -140,18 +130,14 @@ func (f fixture) newest(t *testing.T) string {
 // connections are lost and tokens expire.
 func TestNotificationStream_ExamplesInBrowser(t *testing.T) {
 	t.Parallel()
-	ctx, stop, err := browser.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	ctx := browsertest.Start(t)
 	origin := servePage(t)
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_CORS_ORIGINS": origin}})
 
 	t.Run("a stream continues after lost connections and expired tokens", func(t *testing.T) {
 		f := sys.newFixture(t, "live", object{})
 		api, proxy := startProxy(t, sys.api)
-		p := openStreamTab(ctx, t, origin, api, f.merchant.access, "streamNotifications")
+		p := runExample(browsertest.NewTab(ctx, t, browsertest.Mouse, origin, api), origin, api, f.merchant.access, "streamNotifications")
 		p.awaitReady(1)
 		ids := []string{f.newest(t)}
 		p.wantNotifications(ids...)
@@ -164,21 +150,21 @@ func TestNotificationStream_ExamplesInBrowser(t *testing.T) {
 		sys.clock.advance(15 * time.Minute) // the access token and the ticket expire
 		f.merchant = f.merchant.login(t)
 		ids = append(ids, f.newest(t))
-		evaluate[string](p.tab, fmt.Sprintf(`window.token = %q`, f.merchant.access))
+		browsertest.Evaluate[string](p.Tab, fmt.Sprintf(`window.token = %q`, f.merchant.access))
 		p.wantNotifications(ids...)
 	})
 	t.Run("tabs share a stream", func(t *testing.T) {
 		f := sys.newFixture(t, "live", object{})
-		first := openStreamTab(ctx, t, origin, sys.api, f.merchant.access, "shareNotifications")
+		first := runExample(browsertest.NewTab(ctx, t, browsertest.Mouse, origin, sys.api), origin, sys.api, f.merchant.access, "shareNotifications")
 		first.awaitReady(1)
-		second := openStreamTab(ctx, t, origin, sys.api, f.merchant.access, "shareNotifications")
+		second := runExample(first.Another(), origin, sys.api, f.merchant.access, "shareNotifications")
 		ids := []string{f.newest(t)}
 		first.wantNotifications(ids...)
 		second.wantNotifications(ids...)
 		if n := sys.count(t, "select count(*) from notification_streams where user_id = $1", f.merchant.id); n != 1 {
 			t.Errorf("the two tabs have %d streams, want 1", n)
 		}
-		first.close()
+		browsertest.Command(first.Tab, page.Close, cdp.Empty{})
 		ids = append(ids, f.newest(t))
 		second.wantNotifications(ids...)
 	})

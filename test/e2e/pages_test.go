@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // TestPages follows the links of mails in a browser.
@@ -13,8 +14,8 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	sys.recordMails(t)
-	ctx := startBrowser(t)
-	phone := users[len(users)-1]
+	ctx := browsertest.Start(t)
+	phone := browsertest.Phone
 
 	t.Run("verify an address", func(t *testing.T) {
 		partner := sys.newPartner(t)
@@ -23,13 +24,13 @@ func TestPages(t *testing.T) {
 		p.open(link)
 		// Loading the page twice does not use the token.
 		p.open(link)
-		p.press("button", "Verify address")
+		p.Press("button", "Verify address")
 		p.wantText("Your e-mail address is verified.")
-		if fragment := evaluate[string](p, `location.hash`); fragment != "" {
+		if fragment := browsertest.Evaluate[string](p.Tab, `location.hash`); fragment != "" {
 			t.Errorf("after the success, the fragment is %s, want none", fragment)
 		}
 		p.open(link)
-		p.press("button", "Verify address")
+		p.Press("button", "Verify address")
 		p.wantText("The link was used or has expired.")
 	})
 	t.Run("set a new password", func(t *testing.T) {
@@ -41,14 +42,14 @@ func TestPages(t *testing.T) {
 			sys.client().post(t, "/api/v1/auth/"+kind+"/forgot-password", object{"email": email}).wantStatus(http.StatusOK)
 			p := newTab(ctx, t, sys, phone)
 			p.open("/reset-password#kind=" + kind + "&token=" + sys.takeToken(t, notification.MailPasswordReset, email))
-			p.fill("New password", "short")
-			p.press("button", "Set a new password")
+			p.Fill("New password", "short")
+			p.Press("button", "Set a new password")
 			p.wantFault("New password", "Must")
-			p.fill("New password", "password123")
-			p.press("button", "Set a new password")
+			p.Fill("New password", "password123")
+			p.Press("button", "Set a new password")
 			p.wantFault("New password", "Must not be one of the most common passwords")
-			p.fill("New password", otherPassword)
-			p.press("button", "Set a new password")
+			p.Fill("New password", otherPassword)
+			p.Press("button", "Set a new password")
 			p.wantText("Your new password is set.")
 			sys.client().post(t, "/api/v1/auth/"+kind+"/login", object{"email": email, "password": otherPassword}).wantStatus(http.StatusOK)
 		}
@@ -62,9 +63,9 @@ func TestPages(t *testing.T) {
 		p.wantText("Viewer, without the right to change anything")
 		p.wantText("m***@example.com")
 		p.wantAccessible()
-		p.fill("Name", "<b>Finn</b>")
-		p.fill("Password", password)
-		p.press("button", "Accept invitation")
+		p.Fill("Name", "<b>Finn</b>")
+		p.Fill("Password", password)
+		p.Press("button", "Accept invitation")
 		p.wantText("You are now a member of")
 		sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
 			wantStatus(http.StatusOK).wantFields(object{"user.name": "<b>Finn</b>", "user.role": "viewer"})
@@ -76,11 +77,11 @@ func TestPages(t *testing.T) {
 		p := newTab(ctx, t, sys, phone)
 		p.open(unsubscribePath + unsubscribeToken(partner, notification.CategoryCommissions))
 		partner.get(t, partnerPreferences).wantFields(object{"categories.5.category": "commissions", "categories.5.email": true})
-		p.press("button", "Unsubscribe")
+		p.Press("button", "Unsubscribe")
 		p.wantText("You get no more mails of the category “Commissions”.")
 		partner.get(t, partnerPreferences).wantFields(object{"categories.5.category": "commissions", "categories.5.email": false})
 		p.open(unsubscribePath + "x")
-		p.press("button", "Unsubscribe")
+		p.Press("button", "Unsubscribe")
 		p.wantText("The link to unsubscribe is not valid.")
 	})
 	t.Run("an incomplete link has no form", func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestPages(t *testing.T) {
 		for _, path := range []string{"/api/v1/notifications/unsubscribe", "/verify-email", "/reset-password", "/accept-invite#kind=partner"} {
 			p.open(path)
 			p.wantText("The link is incomplete.")
-			if buttons, err := p.query("button", ""); err != nil || len(buttons) > 0 {
+			if buttons, err := p.Query("button", ""); err != nil || len(buttons) > 0 {
 				t.Errorf("%s: the page has %d buttons (error %v), want none", path, len(buttons), err)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 const (
@@ -85,23 +86,23 @@ var shopSales = []struct {
 // runs it.
 func TestPictures(t *testing.T) {
 	sys := start(t, setup{at: shopOpens, env: map[string]string{"TRIBUTARY_LINK_URL": "https://go.northside.example"}})
-	ctx := startBrowser(t)
+	ctx := browsertest.Start(t)
 	s := sys.openShop(ctx, t)
 	payout := s.trade(t)
 
-	p := newTab(ctx, t, sys, user{name: "visitor", width: 1280})
+	p := newTab(ctx, t, sys, browsertest.User{Name: "visitor", Width: 1280})
 	p.open("/portal/northside/friends")
 	p.wantText("20% of each sale")
 	p.savePicture("programme", wholePage)
 
-	p = newPictureTab(ctx, t, sys, user{name: "partner", width: 1280}, s.partner)
+	p = newPictureTab(ctx, t, sys, browsertest.User{Name: "partner", Width: 1280}, s.partner)
 	p.wantChart()
 	p.savePicture("home", wholePage)
 	p.open("/portal/links?program=" + s.program)
 	p.wantText("newsletter")
-	evaluate[bool](p, `(document.querySelectorAll("summary")[1].click(), true)`)
+	browsertest.Evaluate[bool](p.Tab, `(document.querySelectorAll("summary")[1].click(), true)`)
 	own := s.partner.login(t).get(t, "/api/v1/partner/programs/"+s.program).wantStatus(http.StatusOK)
-	p.find("image", "QR code of "+own.text("participation.shortUrl"))
+	p.Find("image", "QR code of "+own.text("participation.shortUrl"))
 	p.savePicture("links", wholePage)
 	p.open("/portal/commissions/" + s.largestCommission(t))
 	p.wantText("20% of $98.40 = $19.68")
@@ -110,7 +111,7 @@ func TestPictures(t *testing.T) {
 	p.wantText("The merchant has paid the amount.")
 	p.savePicture("payout", wholePage)
 
-	p = newPictureTab(ctx, t, sys, user{name: "phone", width: 360}, s.partner)
+	p = newPictureTab(ctx, t, sys, browsertest.User{Name: "phone", Width: 360}, s.partner)
 	p.setAppearance("dark")
 	p.wantChart()
 	p.savePicture("phone", chromedp.CaptureScreenshot())
@@ -337,25 +338,25 @@ func renderLogo(ctx context.Context, t *testing.T) string {
 }
 
 // newPictureTab opens a tab in which the partner is logged in, in live mode.
-func newPictureTab(ctx context.Context, t *testing.T, sys *system, u user, partner caller) *tab {
+func newPictureTab(ctx context.Context, t *testing.T, sys *system, u browsertest.User, partner caller) *tab {
 	t.Helper()
 	p := newTab(ctx, t, sys, u)
-	command(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
+	browsertest.Command(p.Tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
 	p.open("/portal/login")
 	p.logIn(partner.email, password)
-	p.find("navigation", "")
+	p.Find("navigation", "")
 	return p
 }
 
 // wantChart waits until the page shows the chart with its two lines and its columns.
 func (p *tab) wantChart() {
 	p.Helper()
-	chart := p.find("image", "Last 30 days: Clicks, Conversions, Earnings")
-	eventually(p.T, waitTimeout, "the chart is drawn", func() error {
-		if lines := call[int](p, chart, `function() { return this.querySelectorAll("path.recharts-area-curve").length; }`); lines != 2 {
+	chart := p.Find("image", "Last 30 days: Clicks, Conversions, Earnings")
+	p.Eventually("the chart is drawn", func() error {
+		if lines := browsertest.Call[int](p.Tab, chart, `function() { return this.querySelectorAll("path.recharts-area-curve").length; }`); lines != 2 {
 			return fmt.Errorf("it has %d lines", lines)
 		}
-		if columns := call[int](p, chart, `function() { return this.querySelectorAll(".recharts-bar-rectangle path").length; }`); columns == 0 {
+		if columns := browsertest.Call[int](p.Tab, chart, `function() { return this.querySelectorAll(".recharts-bar-rectangle path").length; }`); columns == 0 {
 			return errors.New("it has no columns")
 		}
 		return nil
@@ -368,14 +369,14 @@ var wholePage = chromedp.FullScreenshot(100)
 // savePicture writes a picture of the page, with a palette, so that the file is small.
 func (p *tab) savePicture(name string, screenshot chromedp.Action[[]byte]) {
 	p.Helper()
-	evaluate[bool](p, `(async () => {
+	browsertest.Evaluate[bool](p.Tab, `(async () => {
 		document.body.style.fontFamily = "Inter, system-ui, sans-serif"; // the same on all machines
 		document.activeElement.blur();
 		await document.fonts.ready;
 		for (let frames = 0; frames < 10; frames++) await new Promise(requestAnimationFrame); // the chart adapts to its size
 		return true;
 	})()`)
-	picture, err := chromedp.Run(p.ctx, screenshot)
+	picture, err := chromedp.Run(p.Page, screenshot)
 	if err != nil {
 		p.Fatal(err)
 	}

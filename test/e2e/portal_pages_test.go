@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // portalPage is a page of the portal with the addresses below /portal/test at which the test
@@ -122,13 +123,13 @@ func (d portalData) pages(p *tab) map[string]portalPage {
 // cannot be reached. The short test opens each page once, with data, in the dark on a phone.
 func TestPortal_EveryPage(t *testing.T) {
 	t.Parallel()
-	sys, ctx, phone := start(t, setup{}), startBrowser(t), users[len(users)-1]
+	sys, ctx, phone := start(t, setup{}), browsertest.Start(t), browsertest.Phone
 	d := sys.newPortalData(t, func(name string, _ int) string { return name })
 	pages := d.pages(newTab(ctx, t, sys, phone))
 	if tested := slices.Sorted(maps.Keys(pages)); !slices.Equal(tested, portalRoutes(t)) {
 		t.Fatalf("the portal has the routes %q, and the test has the addresses of %q", portalRoutes(t), tested)
 	}
-	sizes, schemes := []user{phone, users[0]}, []string{"dark", "light"}
+	sizes, schemes := []browsertest.User{phone, browsertest.Mouse}, []string{"dark", "light"}
 	if testing.Short() {
 		sizes, schemes = sizes[:1], schemes[:1]
 	}
@@ -161,7 +162,7 @@ func TestPortal_EveryPage(t *testing.T) {
 		pgtest.Slow(t)
 		each(t, d.partner, (*tab).breakAPI, func(p *tab, page portalPage) {
 			open(p, page.data[:1])
-			if alerts := evaluate[int](p, `document.querySelectorAll("main [role=alert]").length`); (alerts == 0) != page.isStatic {
+			if alerts := browsertest.Evaluate[int](p.Tab, `document.querySelectorAll("main [role=alert]").length`); (alerts == 0) != page.isStatic {
 				p.Errorf("%s shows %d errors while the API cannot be reached", page.data[0], alerts)
 			}
 		})
@@ -170,7 +171,7 @@ func TestPortal_EveryPage(t *testing.T) {
 
 // testPagesShowHostileTexts opens all pages with texts of the maximum length that contain
 // markup, a formula and a mark that reverses the direction.
-func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u user) {
+func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	t.Helper()
 	pgtest.Slow(t)
 	// Only the merchant sees these texts, or they are shown in a form.
@@ -195,8 +196,8 @@ func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 		}
 		for _, address := range page.data {
 			p.open("/portal/test" + address)
-			shown.WriteString(evaluate[string](p, `document.body.innerText`))
-			if n := evaluate[int](p, `document.querySelectorAll("[data-hostile]").length`); n > 0 {
+			shown.WriteString(browsertest.Evaluate[string](p.Tab, `document.body.innerText`))
+			if n := browsertest.Evaluate[int](p.Tab, `document.querySelectorAll("[data-hostile]").length`); n > 0 {
 				t.Errorf("%s contains %d elements from the texts of users", address, n)
 			}
 		}
@@ -214,16 +215,16 @@ func testPagesShowHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 
 // wantPage opens a page and checks it at the widths of the users and with light and dark colours:
 // it is loaded, has a title and a heading, fits, and axe finds nothing.
-func (p *tab) wantPage(address string, sizes []user, schemes []string) {
+func (p *tab) wantPage(address string, sizes []browsertest.User, schemes []string) {
 	p.Helper()
 	p.open("/portal/test" + address)
-	if got := evaluate[string](p, `document.title + (document.querySelector("main h1") === null ? ", no heading" : "")`); !strings.Contains(got, " · ") || strings.HasSuffix(got, ", no heading") {
+	if got := browsertest.Evaluate[string](p.Tab, `document.title + (document.querySelector("main h1") === null ? ", no heading" : "")`); !strings.Contains(got, " · ") || strings.HasSuffix(got, ", no heading") {
 		p.Errorf("%s has the title %q", address, got)
 	}
-	for _, p.user = range append(slices.Clone(sizes), user{width: 320}) {
-		p.do(chromedp.EmulateViewport(p.user.width, 800))
+	for _, p.User = range append(slices.Clone(sizes), browsertest.User{Width: 320}) {
+		p.Do(chromedp.EmulateViewport(p.User.Width, 800))
 		p.wantFits()
-		if p.user.width == 320 {
+		if p.User.Width == 320 {
 			continue
 		}
 		for _, scheme := range schemes {
@@ -238,12 +239,12 @@ func (p *tab) breakAPI() {
 	p.Helper()
 	p.block("/api/v1/*")
 	const hurry = `{ const wait = setTimeout; window.setTimeout = (then, ms, ...rest) => wait(then, ms / 20, ...rest); }`
-	command(p, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: hurry})
+	browsertest.Command(p.Tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: hurry})
 }
 
 // block makes requests of the tab fail before they are sent.
 func (p *tab) block(paths string) {
 	p.Helper()
 	blocked := []*network.BlockPattern{{URLPattern: p.system.api + paths, Block: true}}
-	command(p, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
+	browsertest.Command(p.Tab, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // newPublicProgram creates a programme of a merchant with a branding, and returns it with the
@@ -49,10 +50,10 @@ func (p *tab) wantOwnLink(f fixture, partner caller) {
 	if short, ok := own.value("participation.shortUrl").(string); ok {
 		address = short
 	}
-	if got := call[string](p, p.find("textbox", "Your link"), `function() { return this.value; }`); got != address {
+	if got := browsertest.Call[string](p.Tab, p.Find("textbox", "Your link"), `function() { return this.value; }`); got != address {
 		p.Errorf("the page shows the link %q, want %q", got, address)
 	}
-	p.find("image", "QR code of "+address)
+	p.Find("image", "QR code of "+address)
 }
 
 // existing returns the account with an address, logged in, in test mode.
@@ -64,13 +65,13 @@ func (sys *system) existing(t *testing.T, email string) caller {
 func TestPortal_ProgramPage(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	ctx := startBrowser(t)
+	ctx := browsertest.Start(t)
 	tasks{
 		{"join with a new account", testJoinWithNewAccount},
 		{"apply while the terms change", testApplyWhileTermsChange},
 		{"apply from the list", testApplyFromList},
 	}.run(ctx, t, sys)
-	phone := users[len(users)-1]
+	phone := browsertest.Phone
 	t.Run("the branding", func(t *testing.T) { testPageHasBranding(ctx, t, sys, phone) })
 	t.Run("hostile texts", func(t *testing.T) { testPageShowsHostileTexts(ctx, t, sys, phone) })
 	t.Run("an unknown programme", func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestPortal_ProgramPage(t *testing.T) {
 	})
 }
 
-func testJoinWithNewAccount(ctx context.Context, t *testing.T, sys *system, u user) {
+func testJoinWithNewAccount(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	f, page := sys.newPublicProgram(t, object{"autoApprovePartners": true})
 	email := uniqueName("partner") + "@example.com"
 	p := newTab(ctx, t, sys, u)
@@ -94,18 +95,18 @@ func testJoinWithNewAccount(ctx context.Context, t *testing.T, sys *system, u us
 	}
 	p.wantAccessibleTask()
 	p.register(email)
-	p.find("heading", "Apply to Garden Friends")
+	p.Find("heading", "Apply to Garden Friends")
 	p.wantAccessibleTask()
-	p.press("button", "Apply")
+	p.Press("button", "Apply")
 	p.wantFault("Your site", "Is required")
 	p.wantText("Must be true because the programme has terms.")
-	p.press("checkbox", "I accept the terms of the programme")
-	p.fill("Your site", "https://garden.example")
-	p.press("button", "Choose Visitors (Optional)")
-	p.press("option", "many")
-	p.fill("Your plan (Optional)", "one\n\ntwo")
-	p.press("checkbox", "I am of age")
-	p.press("button", "Apply")
+	p.Press("checkbox", "I accept the terms of the programme")
+	p.Fill("Your site", "https://garden.example")
+	p.Press("button", "Choose Visitors (Optional)")
+	p.Press("option", "many")
+	p.Fill("Your plan (Optional)", "one\n\ntwo")
+	p.Press("checkbox", "I am of age")
+	p.Press("button", "Apply")
 	p.wantText("You are in. Your link is ready.")
 	partner := sys.existing(t, email)
 	f.wantParticipant(t, partner, object{
@@ -113,32 +114,32 @@ func testJoinWithNewAccount(ctx context.Context, t *testing.T, sys *system, u us
 	})
 	p.wantOwnLink(f, partner)
 	p.wantAccessibleTask()
-	p.press("link", "Go to your start page")
+	p.Press("link", "Go to your start page")
 	p.wantPath("/portal/test/")
-	p.find("heading", "Your programmes")
+	p.Find("heading", "Your programmes")
 }
 
-func testApplyWhileTermsChange(ctx context.Context, t *testing.T, sys *system, u user) {
+func testApplyWhileTermsChange(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	f, page := sys.newPublicProgram(t, nil)
 	partner := sys.newPartner(t).inMode("test")
 	recovery := partner.enableFactor(t)
 	p := newTab(ctx, t, sys, u)
 	p.open(page)
 	p.wantText("The merchant decides about each application.")
-	p.press("button", "Log in")
+	p.Press("button", "Log in")
 	p.logIn(partner.email, password)
-	p.fill("Code", recovery[0])
-	p.press("button", "Continue")
-	p.fill("Your site", "https://garden.example")
-	p.press("checkbox", "I am of age")
-	p.press("checkbox", "I accept the terms of the programme")
+	p.Fill("Code", recovery[0])
+	p.Press("button", "Continue")
+	p.Fill("Your site", "https://garden.example")
+	p.Press("checkbox", "I am of age")
+	p.Press("checkbox", "I accept the terms of the programme")
 	f.merchant.patch(t, f.programPath(), object{"termsText": "Be honest, always."}).wantStatus(http.StatusOK)
-	p.press("button", "Apply")
+	p.Press("button", "Apply")
 	p.wantText("The terms have changed.")
 	p.wantText("Be honest, always.")
 	partner.get(t, "/api/v1/partner/programs/"+f.program).wantStatus(http.StatusOK).wantFields(object{"participation": nil})
-	p.press("checkbox", "I accept the terms of the programme")
-	p.press("button", "Apply")
+	p.Press("checkbox", "I accept the terms of the programme")
+	p.Press("button", "Apply")
 	p.wantText("Your application is sent. You get a mail when the merchant has decided.")
 	f.wantParticipant(t, partner, object{"status": "pending", "termsVersion": 2, "applicationAnswers": object{"site": "https://garden.example", "adult": "true"}})
 	// Later, the page shows the state instead of the form.
@@ -147,34 +148,34 @@ func testApplyWhileTermsChange(ctx context.Context, t *testing.T, sys *system, u
 	p.wantOwnLink(f, partner)
 }
 
-func testApplyFromList(ctx context.Context, t *testing.T, sys *system, u user) {
+func testApplyFromList(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	f, _ := sys.newPublicProgram(t, object{"autoApprovePartners": true})
 	partner := sys.newPartner(t).inMode("test")
 	p := newTab(ctx, t, sys, u)
 	p.open("/portal/test/login?next=%2Fprograms%2F" + f.program)
 	p.logIn(partner.email, password)
-	p.press("button", "Apply")
-	p.fill("Your site", "https://garden.example")
-	p.press("checkbox", "I am of age")
-	p.press("checkbox", "I accept the terms of the programme")
-	p.press("button", "Apply")
+	p.Press("button", "Apply")
+	p.Fill("Your site", "https://garden.example")
+	p.Press("checkbox", "I am of age")
+	p.Press("checkbox", "I accept the terms of the programme")
+	p.Press("button", "Apply")
 	p.wantText("You are in. Your link is ready.")
 	f.wantParticipant(t, partner, object{"status": "approved", "termsVersion": 1, "applicationAnswers": object{"site": "https://garden.example", "adult": "true"}})
 	p.wantOwnLink(f, partner)
 }
 
-func testPageHasBranding(ctx context.Context, t *testing.T, sys *system, u user) {
+func testPageHasBranding(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	f, page := sys.newPublicProgram(t, object{"description": "For people with gardens."})
 	if html := sys.client().get(t, page).wantStatus(http.StatusOK).body; !strings.Contains(html, "<title>Garden Friends · Garden Shop</title>") || !strings.Contains(html, `content="For people with gardens."`) {
 		t.Errorf("the page has not the title and the description of the programme: %s", html)
 	}
 	p := newTab(ctx, t, sys, u)
 	colour := func() string {
-		return call[string](p, p.find("button", "Create account"), `function() { return getComputedStyle(this).backgroundColor; }`)
+		return browsertest.Call[string](p.Tab, p.Find("button", "Create account"), `function() { return getComputedStyle(this).backgroundColor; }`)
 	}
 	p.open(page)
-	p.find("image", "Garden Shop")
-	if got := evaluate[string](p, `document.title`); got != "Garden Friends · Garden Shop" {
+	p.Find("image", "Garden Shop")
+	if got := browsertest.Evaluate[string](p.Tab, `document.title`); got != "Garden Friends · Garden Shop" {
 		t.Errorf("the title is %q", got)
 	}
 	p.setAppearance("light")
@@ -188,14 +189,14 @@ func testPageHasBranding(ctx context.Context, t *testing.T, sys *system, u user)
 	slug := strings.Split(page, "/")[3]
 	f.merchant.do(t, http.MethodPut, brandingPath, object{"slug": slug, "portalName": "Garden Shop", "locale": "de"}).wantStatus(http.StatusOK)
 	p.open(page)
-	p.find("heading", "Partner werden")
-	p.press("button", "English")
-	p.find("heading", "Become a partner")
+	p.Find("heading", "Partner werden")
+	p.Press("button", "English")
+	p.Find("heading", "Become a partner")
 	p.open(page) // the language was chosen
-	p.find("heading", "Become a partner")
+	p.Find("heading", "Become a partner")
 }
 
-func testPageShowsHostileTexts(ctx context.Context, t *testing.T, sys *system, u user) {
+func testPageShowsHostileTexts(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	name := "<img src=x onerror=alert(1)>" + strings.Repeat("W", 72)
 	text := "\u202e<script>alert(2)</script>" + strings.Repeat("ü", 200)
 	_, page := sys.newPublicProgram(t, object{
@@ -205,11 +206,11 @@ func testPageShowsHostileTexts(ctx context.Context, t *testing.T, sys *system, u
 	partner := sys.newPartner(t)
 	p := newTab(ctx, t, sys, u)
 	p.open(page)
-	p.find("heading", name)
+	p.Find("heading", name)
 	p.wantText("<script>alert(2)</script>")
-	p.press("button", "Log in")
+	p.Press("button", "Log in")
 	p.logIn(partner.email, password)
-	p.find("heading", "Apply to "+name)
+	p.Find("heading", "Apply to "+name)
 	p.wantFits()
 	p.wantAccessible()
 }
@@ -221,20 +222,20 @@ func TestPortal_RegistrationByInvitation(t *testing.T) {
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REGISTRATION_PARTNER": "invite"}})
 	sys.recordMails(t)
 	f, page := sys.newPublicProgram(t, nil)
-	p := newTab(startBrowser(t), t, sys, users[len(users)-1])
+	p := newTab(browsertest.Start(t), t, sys, browsertest.Phone)
 	p.open(page)
 	p.wantText("New accounts need an invitation from a merchant.")
-	p.find("button", "Log in")
-	if buttons, err := p.query("button", "Create account"); err != nil || len(buttons) > 0 {
+	p.Find("button", "Log in")
+	if buttons, err := p.Query("button", "Create account"); err != nil || len(buttons) > 0 {
 		t.Errorf("the page has %d buttons that create an account (error %v), want none", len(buttons), err)
 	}
 	email := uniqueName("partner") + "@example.com"
 	f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email}).wantStatus(http.StatusCreated)
 	p.open("/accept-invite#kind=partner&token=" + sys.takeToken(t, notification.MailParticipantInvite, email))
-	p.press("button", "Create account")
+	p.Press("button", "Create account")
 	p.register(email)
-	p.press("checkbox", "I accept the terms of the programme")
-	p.press("button", "Accept invitation")
+	p.Press("checkbox", "I accept the terms of the programme")
+	p.Press("button", "Accept invitation")
 	p.wantText("You are now a partner in the programme.")
 	p.wantOwnLink(f, sys.existing(t, email))
 }

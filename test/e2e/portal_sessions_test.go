@@ -20,20 +20,21 @@ import (
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // TestPortal_Session checks that partners stay logged in until they log out.
 func TestPortal_Session(t *testing.T) {
 	t.Parallel()
-	sys, ctx := start(t, setup{}), startBrowser(t)
-	desktop := users[0]
+	sys, ctx := start(t, setup{}), browsertest.Start(t)
+	desktop := browsertest.Mouse
 	t.Run("many renewals in five tabs", func(t *testing.T) { testManyRenewals(ctx, t, sys, desktop) })
 	t.Run("the response to a renewal is lost", func(t *testing.T) {
 		p := newPortalTab(ctx, t, sys, desktop, sys.newPartner(t))
 		p.loseNextResponse("/session/partner/renew")
 		p.open("/portal/test/payouts")
 		p.wantText("The service does not respond.")
-		p.press("button", "Try again")
+		p.Press("button", "Try again")
 		p.wantText("No payouts yet")
 		p.open("/portal/test")
 		p.wantText("You take part in no programme")
@@ -41,12 +42,12 @@ func TestPortal_Session(t *testing.T) {
 	t.Run("twenty minutes of sleep", func(t *testing.T) {
 		p := newPortalTab(ctx, t, sys, desktop, sys.newPartner(t))
 		sys.clock.advance(20 * time.Minute)
-		evaluate[bool](p, `((now) => { Date.now = () => now() + 20 * 60_000; return true; })(Date.now)`)
-		p.press("link", "Payouts")
+		browsertest.Evaluate[bool](p.Tab, `((now) => { Date.now = () => now() + 20 * 60_000; return true; })(Date.now)`)
+		p.Press("link", "Payouts")
 		p.wantText("No payouts yet")
 		// The clock of a computer can be wrong, so that the page does not know that the token has expired.
 		sys.clock.advance(20 * time.Minute)
-		p.press("link", "Commissions")
+		p.Press("link", "Commissions")
 		p.wantText("No commissions")
 	})
 	t.Run("a logout ends the session in all tabs", func(t *testing.T) {
@@ -56,8 +57,8 @@ func TestPortal_Session(t *testing.T) {
 		other.block("/*") // only the first tab can tell it, not the service
 		stolen := p.session()
 		stolen.post(t, "renew").wantStatus(http.StatusOK)
-		p.press("button", "Your account")
-		p.press("menuitem", "Log out")
+		p.Press("button", "Your account")
+		p.Press("menuitem", "Log out")
 		for _, tab := range []*tab{p, other} {
 			tab.wantPath("/portal/test/login")
 		}
@@ -67,7 +68,7 @@ func TestPortal_Session(t *testing.T) {
 
 // testManyRenewals renews the session 40 times at once in each of five tabs, with the code of the
 // portal. The first renewal of a tab is enough for the others of the tab.
-func testManyRenewals(ctx context.Context, t *testing.T, sys *system, u user) {
+func testManyRenewals(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	t.Helper()
 	built := api.Build(api.BuildOptions{EntryPoints: []string{"../../web/src/app/session.ts"}, Bundle: true, Format: api.FormatIIFE, GlobalName: "source"})
 	if len(built.Errors) > 0 {
@@ -80,17 +81,17 @@ func testManyRenewals(ctx context.Context, t *testing.T, sys *system, u user) {
 		tabs = append(tabs, another)
 	}
 	for _, p := range tabs {
-		evaluate[bool](p, string(built.OutputFiles[0].Contents)+`; window.session = new source.BrowserSession("partner"); session.resume().then(() => true)`)
+		browsertest.Evaluate[bool](p.Tab, string(built.OutputFiles[0].Contents)+`; window.session = new source.BrowserSession("partner"); session.resume().then(() => true)`)
 	}
 	sys.clock.stop()
 	defer sys.clock.resume()
 	b := tabs[0].session()
 	before := b.post(t, "renew").remaining()
 	for _, p := range tabs {
-		evaluate[bool](p, `(window.renewals = Promise.all(Array.from({length: 40}, () => session.token(true))), true)`)
+		browsertest.Evaluate[bool](p.Tab, `(window.renewals = Promise.all(Array.from({length: 40}, () => session.token(true))), true)`)
 	}
 	for _, p := range tabs {
-		tokens := evaluate[[]string](p, `renewals`)
+		tokens := browsertest.Evaluate[[]string](p.Tab, `renewals`)
 		b.profile(t, tokens[len(tokens)-1]).wantStatus(http.StatusOK)
 	}
 	if renewals := before - b.post(t, "renew").remaining() - 1; renewals < 1 || renewals > len(tabs) {
@@ -112,11 +113,11 @@ func TestPortal_Restart(t *testing.T) {
 	target.Store(parseURL(t, first.api))
 	proxied := *first
 	proxied.api = address
-	p := newPortalTab(startBrowser(t), t, &proxied, users[0], first.newPartner(t))
+	p := newPortalTab(browsertest.Start(t), t, &proxied, browsertest.Mouse, first.newPartner(t))
 	first.stop()
 	second := start(t, servers)
 	target.Store(parseURL(t, second.api))
-	p.press("link", "Payouts")
+	p.Press("link", "Payouts")
 	p.wantText("No payouts yet")
 	p.open("/portal/test")
 	p.wantText("You take part in no programme")
@@ -150,15 +151,13 @@ func parseURL(t *testing.T, address string) *url.URL {
 // another opens an empty tab with the same cookies.
 func (p *tab) another() *tab {
 	p.Helper()
-	ctx, cancel := chromedp.NewContext(p.ctx)
-	p.Cleanup(cancel)
-	return prepareTab(ctx, p.T, p.system, p.user)
+	return &tab{p.Another(), p.system}
 }
 
 // session returns the session of the tab, as somebody has it who steals its cookie.
 func (p *tab) session() browserSession {
 	p.Helper()
-	found := command(p, network.GetCookies, network.GetCookiesParams{}).Cookies
+	found := browsertest.Command(p.Tab, network.GetCookies, network.GetCookiesParams{}).Cookies
 	if len(found) != 1 {
 		p.Fatalf("the tab has %d cookies, want one", len(found))
 	}
@@ -169,7 +168,7 @@ func (p *tab) session() browserSession {
 func (p *tab) loseNextResponse(path string) {
 	p.Helper()
 	paused := make(chan fetch.RequestID, 1)
-	err := chromedp.Listen(p.ctx, func(event any) {
+	err := chromedp.Listen(p.Page, func(event any) {
 		if event, ok := event.(*fetch.EventRequestPaused); ok {
 			paused <- event.RequestID
 		}
@@ -178,11 +177,11 @@ func (p *tab) loseNextResponse(path string) {
 		p.Fatal(err)
 	}
 	pattern := &fetch.RequestPattern{URLPattern: "*" + path, RequestStage: fetch.RequestStageResponse}
-	command(p, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{pattern}})
+	browsertest.Command(p.Tab, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{pattern}})
 	go func() {
 		select {
 		case id := <-paused:
-			err := chromedp.Do(p.ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			err := chromedp.Do(p.Page, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 				if _, err := cdp.Call(ctx, t, fetch.FailRequest, fetch.FailRequestParams{RequestID: id, ErrorReason: network.ErrorReasonConnectionReset}); err != nil {
 					return err
 				}
@@ -190,9 +189,9 @@ func (p *tab) loseNextResponse(path string) {
 				return err
 			}))
 			if err != nil {
-				p.fault("lose a response: %v", err)
+				p.Fault("lose a response: %v", err)
 			}
-		case <-p.ctx.Done():
+		case <-p.Page.Done():
 		}
 	}()
 }
