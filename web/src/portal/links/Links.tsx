@@ -10,10 +10,10 @@ import { Dialog } from "../../kit/dialog";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
-import { CopyText, QrCode } from "../../kit/sharing";
 import { isCapped, paged, pageOf, type PartnerLink, type Program, type Schemas, usePrograms } from "../data";
 import { DeleteLink, LinkForm } from "./LinkForm";
 import { OwnLink } from "./OwnLink";
+import { ShareLink } from "./ShareLink";
 
 export default function Links() {
   const { t } = useTexts();
@@ -133,14 +133,9 @@ function FurtherLinks({ program }: { program: Program }) {
 /** The address of a link to share, and what can be done with the link. */
 function LinkDetails({ link, onView, onClose }: { link: PartnerLink; onView: (view: "form" | "delete") => void; onClose: () => void }) {
   const { t } = useTexts();
-  const address = link.shortUrl ?? link.url;
   return (
     <Dialog title={t.links.one(link.code)} open onClose={onClose}>
-      <CopyText label={t.links.address} text={address} />
-      <details>
-        <summary>{t.links.qr}</summary>
-        <QrCode text={address} name={link.code} />
-      </details>
+      <ShareLink label={t.links.address} link={link} code={link.code} />
       <div className={kit.actions}>
         <Button onPress={onClose}>{t.close}</Button>
         <Button onPress={() => onView("form")}>{t.links.edit}</Button>
