@@ -88,7 +88,7 @@ full: test-all schema operations fault ## run the checks that take too long for 
 
 .PHONY: test-all
 test-all: web compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
+	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) -timeout 60m $(RACE_BUILD) ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
 # The pictures are made with the font Inter, so that they are the same on all machines.
 .PHONY: pictures
