@@ -61,13 +61,18 @@ func (p *tab) open(path string) {
 	p.wantFits()
 }
 
-// wantFits checks that the page is not wider than the screen.
+// wantFits waits until the page is not wider than the screen. The chart follows a new width of the
+// screen in the next frames.
 func (p *tab) wantFits() {
 	p.Helper()
-	if width := browsertest.Evaluate[int64](p.Tab, `document.documentElement.scrollWidth`); width > p.User.Width {
+	p.Eventually("the page fits on the screen", func() error {
+		width := browsertest.Evaluate[int64](p.Tab, `document.documentElement.scrollWidth`)
+		if width <= p.User.Width {
+			return nil
+		}
 		widest := browsertest.Evaluate[[]string](p.Tab, `[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 150))`)
-		p.Errorf("%s has a width of %d pixels, want at most %d, because of %q", p.path(), width, p.User.Width, widest)
-	}
+		return fmt.Errorf("%s has a width of %d pixels, want at most %d, because of %q", p.path(), width, p.User.Width, widest)
+	})
 	p.screenshot()
 }
 
