@@ -16,7 +16,7 @@ import (
 
 	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/gen/openapi"
-	"github.com/tributary-hq/tributary/tools/browser"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -63,15 +63,11 @@ func TestDocuments_AreCompressed(t *testing.T) {
 // document. It requests nothing from other hosts.
 func TestReferencePage_ShowsEveryOperation(t *testing.T) {
 	f := newFixture(t, nil)
-	ctx, stop, err := browser.Start(t.Context())
-	if err != nil {
-		t.Fatalf("unexpected error: %v", err)
-	}
-	defer stop()
+	ctx := browsertest.Start(t)
 
 	var mu sync.Mutex
 	requested := map[network.RequestID]string{}
-	err = chromedp.Listen(ctx, func(event any) {
+	err := chromedp.Listen(ctx, func(event any) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch event := event.(type) {

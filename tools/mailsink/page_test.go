@@ -12,7 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/tributary-hq/tributary/tools/browser"
+	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
 
 // browserTimeout is the maximum time of one step. It is long because other tests run at
@@ -87,12 +87,7 @@ func (w *website) requested() []string {
 // openTab starts a browser and opens a tab.
 func openTab(t *testing.T) context.Context {
 	t.Helper()
-	ctx, stop, err := browser.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	tab, leave := chromedp.NewContext(ctx)
+	tab, leave := chromedp.NewContext(browsertest.Start(t))
 	t.Cleanup(leave)
 	return tab
 }
