@@ -90,8 +90,7 @@ func TestPayoutMethodProposal_IsConfirmedOrDeclinedByThePartner(t *testing.T) {
 	if err != nil || details.Method != paypal || details.GetAccountHint() != "j***@mail.example" {
 		t.Fatalf("ConfirmPayoutMethodProposal returned %v, %v", details, err)
 	}
-	// A confirmed account has the same effects as one that the partner sets: payouts use it, and a
-	// second one is held.
+	// Payouts use the confirmed account. Another account is held, as after each change.
 	repeated, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("jane@mail.example")})
 	if err != nil || repeated.HeldUntil != nil {
 		t.Errorf("SetPayoutMethod with the confirmed account returned %v, %v; want no change", repeated, err)
