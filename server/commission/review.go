@@ -95,14 +95,22 @@ type bulkRequest interface {
 	GetCommissionIds() []string
 }
 
-// reviewBulk applies the transition t to each commission in the request.
+// reviewBulk applies the transition t to each commission in the request. If the path of the
+// request has no programme, the commissions can be of any programme.
 func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.Transition) (*affiliatev1.BulkCommissionsResponse, error) {
-	if t.Program = server.PathID[affiliate.ProgramID](req.GetProgramId()); t.Program.IsZero() { // otherwise each commission would fail
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	if req.GetProgramId() != "" && program.IsZero() { // otherwise each commission would fail
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
-		t.Commission = id
+		t.Commission, t.Program = id, program
+		if program.IsZero() {
+			var err error
+			if t.Program, err = commissions.ProgramOfCommission(ctx, s.db, t.Scope, id); err != nil {
+				return "", err
+			}
+		}
 		moved, err := Move(ctx, s.db, t)
 		return string(moved.Status), err
 	})

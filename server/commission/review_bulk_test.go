@@ -97,6 +97,32 @@ func TestBulk_OneFailureDoesNotAffectOtherCommissions(t *testing.T) {
 	}
 }
 
+func TestBulk_WithoutProgram(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Pat")
+	first, second := f.NewCommission(p), f.NewCommission(f.NewParticipant(f.Scope, f.NewProgram(f.Scope), p.Partner))
+	ofStranger, inTestMode := f.NewCommission(f.NewShop(affiliate.ModeLive).Join("Pat")), f.NewCommission(f.InOtherMode().Join("Pat"))
+	ids := []string{first.ID.String(), ofStranger.ID.String(), second.ID.String(), inTestMode.ID.String()}
+	wantStatuses := func(call string, got *affiliatev1.BulkCommissionsResponse, err error, status affiliatev1.CommissionStatus) {
+		t.Helper()
+		if err != nil || got.GetSummary().GetSucceeded() != 2 || got.GetSummary().GetFailed() != 2 {
+			t.Fatalf("%s returned %v, error %v, want two commissions and two failures", call, got, err)
+		}
+		for i, code := range []int32{200, 404, 200, 404} {
+			if r := got.GetResults()[i]; r.GetCommissionId() != ids[i] || r.GetStatusCode() != code || code == 200 && r.GetStatus() != status {
+				t.Errorf("%s: the result %d is %v, want the status %d for %s", call, i, r, code, ids[i])
+			}
+		}
+	}
+	got, err := f.service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{CommissionIds: ids})
+	wantStatuses("BulkApproveCommissions", got, err, affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED)
+	got, err = f.service.BulkRejectCommissions(f.asOwner(), &affiliatev1.BulkRejectCommissionsRequest{CommissionIds: ids})
+	wantStatuses("BulkRejectCommissions", got, err, affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED)
+	for _, c := range []commission.Commission{ofStranger, inTestMode} {
+		f.requireStatuses(c, "pending")
+	}
+}
+
 func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	stranger, testMode := f.NewShop(affiliate.ModeLive), f.InOtherMode()

@@ -108,6 +108,8 @@ func (c *referenceCalls) commissionsWithoutProgram() {
 	c.call(c.merchant, "PATCH", list+"/"+early+"/reject", object{"reason": "The order was a test.", "code": "test_order"})
 	suspicious := c.report("order-1102", object{"customer_email": strings.Replace(partnerEmail, "@", "+last@", 1)})
 	c.call(c.merchant, "PATCH", list+"/"+suspicious.text("commission.id")+"/clear-review", object{"note": "Known customer."})
+	c.call(c.merchant, "PATCH", list+"/bulk-approve", object{"commissionIds": []string{c.merchant.get(c.t, list+"?search=order-1002").text("data.0.id")}})
+	c.call(c.merchant, "PATCH", list+"/bulk-reject", object{"commissionIds": []string{suspicious.text("commission.id")}, "code": "order_canceled"})
 }
 
 // payouts creates, processes, exports and pays payouts.

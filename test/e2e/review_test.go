@@ -100,6 +100,15 @@ func testReviewOfCommissions(t *testing.T, sys *system) {
 		}).wantStatus(http.StatusOK).wantFields(object{"results.0.status": "rejected"})
 		withHold.merchant.get(t, withHold.commissionPath(waiting)).wantFields(object{"rejectionReason": "A test order", "rejectionCode": "test_order"})
 
+		// Without a programme, the commissions can be of any programme of the mode.
+		fourth, elsewhere := withoutHold.earnCommission(t), withHold.earnCommission(t)
+		withoutHold.merchant.patch(t, "/api/v1/commissions/bulk-approve", object{"commissionIds": []string{fourth, elsewhere}}).wantStatus(http.StatusMultiStatus).wantFields(object{
+			"results.0.status": "approved", "results.1.code": "COMMISSION_HOLD_ACTIVE",
+		})
+		withoutHold.merchant.patch(t, "/api/v1/commissions/bulk-reject", object{"commissionIds": []string{fourth, elsewhere}}).wantStatus(http.StatusOK).wantFields(object{
+			"results.0.status": "rejected", "results.1.status": "rejected",
+		})
+
 		for name, ids := range map[string]any{
 			"an empty list": []string{}, "not a UUID": []string{"1"}, "not a list": first, "null": nil,
 			"too many": slices.Repeat([]string{first}, 101),

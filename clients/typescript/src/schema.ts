@@ -1349,6 +1349,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/commissions/bulk-approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Bulk an approve commissions2
+         * @description Approves up to 100 commissions of a programme, or of all
+         *     programmes of the mode, each in a transaction of its own. It approves no commission
+         *     whose hold period is running. An id that occurs more than once counts once.
+         *
+         *     The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
+         *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["bulkApproveCommissions2"];
+        trace?: never;
+    };
+    "/api/v1/commissions/bulk-reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Bulk a reject commissions2
+         * @description Rejects up to 100 commissions of a programme, or of all
+         *     programmes of the mode, each in a transaction of its own. An id that occurs more than
+         *     once counts once.
+         *
+         *     The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no commission was rejected. The body has the results
+         *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["bulkRejectCommissions2"];
+        trace?: never;
+    };
     "/api/v1/commissions/export": {
         parameters: {
             query?: never;
@@ -4297,9 +4355,9 @@ export interface paths {
         head?: never;
         /**
          * Approve several commissions
-         * @description Approves up to 100 commissions of a programme, each in a
-         *     transaction of its own. It approves no commission whose hold period is running. An
-         *     id that occurs more than once counts once.
+         * @description Approves up to 100 commissions of a programme, or of all
+         *     programmes of the mode, each in a transaction of its own. It approves no commission
+         *     whose hold period is running. An id that occurs more than once counts once.
          *
          *     The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
          *
@@ -4326,8 +4384,9 @@ export interface paths {
         head?: never;
         /**
          * Reject several commissions
-         * @description Rejects up to 100 commissions of a programme, each in a
-         *     transaction of its own. An id that occurs more than once counts once.
+         * @description Rejects up to 100 commissions of a programme, or of all
+         *     programmes of the mode, each in a transaction of its own. An id that occurs more than
+         *     once counts once.
          *
          *     The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
          *
@@ -18961,6 +19020,112 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    bulkApproveCommissions2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkApproveCommissionsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    bulkRejectCommissions2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkRejectCommissionsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkCommissionsResponse"];
+                };
+            };
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

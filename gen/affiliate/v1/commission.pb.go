@@ -1671,8 +1671,9 @@ func (x *ClearCommissionReviewRequest) GetNote() string {
 }
 
 type BulkApproveCommissionsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commissions. If it is empty, the programme is not checked.
+	ProgramId string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// The ids of the commissions, 1 to 100.
 	CommissionIds []string `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1724,8 +1725,9 @@ func (x *BulkApproveCommissionsRequest) GetCommissionIds() []string {
 }
 
 type BulkRejectCommissionsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commissions. If it is empty, the programme is not checked.
+	ProgramId string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// The ids of the commissions, 1 to 100.
 	CommissionIds []string `protobuf:"bytes,2,rep,name=commission_ids,json=commissionIds,proto3" json:"commission_ids,omitempty"`
 	// Why the commission is rejected, 1 to 500 characters.
@@ -3579,7 +3581,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x1dREJECTION_CODE_TRACKING_ERROR\x10\x06\x12%\n" +
 	"!REJECTION_CODE_INELIGIBLE_PARTNER\x10\a\x12\x1d\n" +
 	"\x19REJECTION_CODE_TEST_ORDER\x10\b\x12\x18\n" +
-	"\x14REJECTION_CODE_OTHER\x10\t2\x99\x12\n" +
+	"\x14REJECTION_CODE_OTHER\x10\t2\xe6\x12\n" +
 	"\x11CommissionService\x12{\n" +
 	"\x0fListCommissions\x12$.affiliate.v1.ListCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/commissions\x12\x9f\x01\n" +
 	"\x16ListProgramCommissions\x12+.affiliate.v1.ListProgramCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/programs/{program_id}/commissions\x12\xb7\x01\n" +
@@ -3591,9 +3593,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x11ApproveCommission\x12&.affiliate.v1.ApproveCommissionRequest\x1a\x18.affiliate.v1.Commission\"~\x82\xd3\xe4\x93\x02x:\x01*Z0:\x01*2+/api/v1/commissions/{commission_id}/approve2A/api/v1/programs/{program_id}/commissions/{commission_id}/approve\x12\xf3\x01\n" +
 	"\x16ApproveCommissionEarly\x12+.affiliate.v1.ApproveCommissionEarlyRequest\x1a\x18.affiliate.v1.Commission\"\x91\x01\x82\xd3\xe4\x93\x02\x8a\x01:\x01*Z9:\x01*24/api/v1/commissions/{commission_id}/approve-override2J/api/v1/programs/{program_id}/commissions/{commission_id}/approve-override\x12\xd1\x01\n" +
 	"\x10RejectCommission\x12%.affiliate.v1.RejectCommissionRequest\x1a\x18.affiliate.v1.Commission\"|\x82\xd3\xe4\x93\x02v:\x01*Z/:\x01*2*/api/v1/commissions/{commission_id}/reject2@/api/v1/programs/{program_id}/commissions/{commission_id}/reject\x12\xe9\x01\n" +
-	"\x15ClearCommissionReview\x12*.affiliate.v1.ClearCommissionReviewRequest\x1a\x18.affiliate.v1.Commission\"\x89\x01\x82\xd3\xe4\x93\x02\x82\x01:\x01*Z5:\x01*20/api/v1/commissions/{commission_id}/clear-review2F/api/v1/programs/{program_id}/commissions/{commission_id}/clear-review\x12\xaf\x01\n" +
-	"\x16BulkApproveCommissions\x12+.affiliate.v1.BulkApproveCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"A\x82\xd3\xe4\x93\x02;:\x01*26/api/v1/programs/{program_id}/commissions/bulk-approve\x12\xac\x01\n" +
-	"\x15BulkRejectCommissions\x12*.affiliate.v1.BulkRejectCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"@\x82\xd3\xe4\x93\x02::\x01*25/api/v1/programs/{program_id}/commissions/bulk-rejectB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x15ClearCommissionReview\x12*.affiliate.v1.ClearCommissionReviewRequest\x1a\x18.affiliate.v1.Commission\"\x89\x01\x82\xd3\xe4\x93\x02\x82\x01:\x01*Z5:\x01*20/api/v1/commissions/{commission_id}/clear-review2F/api/v1/programs/{program_id}/commissions/{commission_id}/clear-review\x12\xd6\x01\n" +
+	"\x16BulkApproveCommissions\x12+.affiliate.v1.BulkApproveCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"h\x82\xd3\xe4\x93\x02b:\x01*Z%:\x01*2 /api/v1/commissions/bulk-approve26/api/v1/programs/{program_id}/commissions/bulk-approve\x12\xd2\x01\n" +
+	"\x15BulkRejectCommissions\x12*.affiliate.v1.BulkRejectCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"f\x82\xd3\xe4\x93\x02`:\x01*Z$:\x01*2\x1f/api/v1/commissions/bulk-reject25/api/v1/programs/{program_id}/commissions/bulk-rejectB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_commission_proto_rawDescOnce sync.Once

@@ -126,17 +126,18 @@ type CommissionServiceClient interface {
 	// Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
 	// paid or refunded.
 	ClearCommissionReview(ctx context.Context, in *ClearCommissionReviewRequest, opts ...grpc.CallOption) (*Commission, error)
-	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
-	// transaction of its own. It approves no commission whose hold period is running. An
-	// id that occurs more than once counts once.
+	// BulkApproveCommissions approves up to 100 commissions of a programme, or of all
+	// programmes of the mode, each in a transaction of its own. It approves no commission
+	// whose hold period is running. An id that occurs more than once counts once.
 	//
 	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
 	//
 	// Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
 	// too.
 	BulkApproveCommissions(ctx context.Context, in *BulkApproveCommissionsRequest, opts ...grpc.CallOption) (*BulkCommissionsResponse, error)
-	// BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
-	// transaction of its own. An id that occurs more than once counts once.
+	// BulkRejectCommissions rejects up to 100 commissions of a programme, or of all
+	// programmes of the mode, each in a transaction of its own. An id that occurs more than
+	// once counts once.
 	//
 	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
 	//
@@ -392,17 +393,18 @@ type CommissionServiceServer interface {
 	// Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
 	// paid or refunded.
 	ClearCommissionReview(context.Context, *ClearCommissionReviewRequest) (*Commission, error)
-	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
-	// transaction of its own. It approves no commission whose hold period is running. An
-	// id that occurs more than once counts once.
+	// BulkApproveCommissions approves up to 100 commissions of a programme, or of all
+	// programmes of the mode, each in a transaction of its own. It approves no commission
+	// whose hold period is running. An id that occurs more than once counts once.
 	//
 	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
 	//
 	// Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
 	// too.
 	BulkApproveCommissions(context.Context, *BulkApproveCommissionsRequest) (*BulkCommissionsResponse, error)
-	// BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
-	// transaction of its own. An id that occurs more than once counts once.
+	// BulkRejectCommissions rejects up to 100 commissions of a programme, or of all
+	// programmes of the mode, each in a transaction of its own. An id that occurs more than
+	// once counts once.
 	//
 	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
 	//
