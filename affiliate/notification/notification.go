@@ -106,10 +106,11 @@ func (n Notification) CreatedAt() time.Time {
 // HasNotification reports for its audience.
 func (n Notification) Rule() Rule { return rulesByKey[ruleKey{n.Audience, n.Type}] }
 
-// Apps has the base URLs of the apps for people. An empty URL means that no link leads to the app.
+// Apps has the base URLs of the apps for people. The pages of test mode are below /test. An empty
+// URL means that no link leads to the app.
 type Apps struct {
 	Console string // for merchants
-	Portal  string // for partners; the pages of test mode are below /test
+	Portal  string // for partners
 }
 
 // consolePages and portalPages are the paths of the pages about the kinds of records. {id} stands
@@ -125,8 +126,11 @@ var consolePages = map[Resource]string{
 	ResourceAPIKey:       "/settings/api-keys",
 	ResourceServiceToken: "/settings/service-tokens",
 	ResourceMember:       "/settings/members",
-	ResourceUser:         "/settings/account",
+	ResourceUser:         "/settings/account?show=security",
 	ResourceAnnouncement: "/programs/{program}",
+	ResourceBuyerErasure: "/settings/privacy",
+
+	ResourceProcessorConnection: "/settings/tracking?show=stripe",
 }
 
 var portalPages = map[Resource]string{
@@ -155,9 +159,9 @@ func (n Notification) ActionURL(apps Apps) *string {
 	base, path := strings.TrimSuffix(apps.Console, "/"), n.Rule().PagePath()
 	if n.Audience == affiliate.Partner {
 		base = strings.TrimSuffix(apps.Portal, "/")
-		if base != "" && n.Mode != nil && *n.Mode == affiliate.ModeTest {
-			base += "/test"
-		}
+	}
+	if base != "" && n.Mode != nil && *n.Mode == affiliate.ModeTest {
+		base += "/test"
 	}
 	if base == "" || path == "" || n.Resource == nil && strings.Contains(path, "{id}") || n.Program == nil && strings.Contains(path, "{program}") {
 		return nil

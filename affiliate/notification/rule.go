@@ -168,7 +168,7 @@ var notificationRules = []Rule{
 	},
 	{
 		Type: Type(affiliate.EventGDPRExportReady), Audience: affiliate.Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
-		Title: "Export ready", Body: "The export of personal data is ready for download.",
+		Title: "Export ready", Body: "The export of personal data is ready for download.", Page: "/settings/account?show=privacy",
 	},
 	{
 		Type: Type(affiliate.EventGDPRBuyerErasureCompleted), Audience: affiliate.Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
@@ -369,7 +369,7 @@ var notificationRules = []Rule{
 	},
 	{
 		Type: Type(affiliate.EventGDPRExportReady), Audience: affiliate.Partner, Category: CategoryGDPR, Severity: SeverityInfo,
-		Title: "Export ready", Body: "The export of your data is ready for download.",
+		Title: "Export ready", Body: "The export of your data is ready for download.", Page: "/settings?show=privacy",
 	},
 	{
 		Type: NotifyNewDevice, Audience: affiliate.Partner, Category: CategorySecurity, Severity: SeverityWarning,

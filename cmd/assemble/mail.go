@@ -65,11 +65,10 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 	}), nil
 }
 
-// apps returns the apps to which notifications lead. The console has no default, because not every
-// installation has one.
+// apps returns the apps to which notifications lead.
 func (c *Core) apps() notification.Apps {
-	_, portal := c.cfg.Apps()
-	return notification.Apps{Console: c.cfg.AppURL, Portal: portal}
+	console, portal := c.cfg.Apps()
+	return notification.Apps{Console: console, Portal: portal}
 }
 
 type notificationTexts struct {

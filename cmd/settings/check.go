@@ -196,9 +196,8 @@ type Links struct {
 	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
 	// it.
 	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
-	// AppURL is the base URL of the merchant's dashboard. Links in mails to merchants and the
-	// action URLs of their notifications start with it. If it is empty, their notifications have
-	// no action URL.
+	// AppURL is the base URL of the console for merchants' teams, to which their mails and
+	// notifications link. If it is empty, the console is below PublicURL.
 	AppURL string `env:"TRIBUTARY_APP_URL"`
 	// PortalURL is the base URL of the portal for partners, to which their mails and
 	// notifications link. If it is empty, the portal is below PublicURL.

@@ -162,8 +162,8 @@ func writePages(b *strings.Builder) {
 	b.WriteString(`
 ## Pages
 
-` + "`actionUrl`" + ` is the page that shows the record: for merchants below ` + "`TRIBUTARY_APP_URL`" + `, for partners in the portal. It is null if the
-record has no page, and for merchants if the setting is not set.
+` + "`actionUrl`" + ` is the page that shows the record: for merchants in the console, for partners in the portal. It is null if the
+record has no page, and if no address of the app is set (` + "`TRIBUTARY_PUBLIC_URL`" + `). In test mode, the path begins with ` + "`/test`" + `.
 
 | ` + "`resource.type`" + ` | Page for merchants | Page for partners |
 |---|---|---|
