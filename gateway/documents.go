@@ -16,6 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
+// portalPages is the pattern of the pages of the portal.
+const portalPages = "/portal/{path=**}"
+
 // descriptionTimeout bounds the call of the core for the description of a page.
 const descriptionTimeout = 2 * time.Second
 
@@ -28,7 +31,7 @@ func (g *gateway) handleDocuments() error {
 	for pattern, page := range site.Patterns {
 		err := g.handlePath(pattern, func(c *call, r *http.Request) {
 			if page != "" {
-				g.Site.ServePage(c, c.request, page, g.describe(c, r))
+				g.Site.ServePage(c, c.request, page, g.describe(c, r, pattern))
 			} else if !g.Site.ServeFile(c, c.request, c.path["file"]) {
 				g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 			}
@@ -43,7 +46,10 @@ func (g *gateway) handleDocuments() error {
 // describe returns the description of the public page of a programme. It is empty for other pages
 // and if the core does not return the programme. The core counts the call in the rate limit zone
 // of the same operation of the API.
-func (g *gateway) describe(c *call, r *http.Request) site.Description {
+func (g *gateway) describe(c *call, r *http.Request, pattern string) site.Description {
+	if pattern != portalPages {
+		return site.Description{}
+	}
 	slugs, mode := strings.Split(c.path["path"], "/"), affiliatev1.Mode_MODE_LIVE
 	if slugs[0] == "test" {
 		slugs, mode = slugs[1:], affiliatev1.Mode_MODE_TEST

@@ -28,7 +28,7 @@ func TestSite_PagesHaveTheirHeaders(t *testing.T) {
 	}
 	f := newFixture(t, nil)
 	for _, path := range []string{
-		"/portal", "/portal/login", "/portal/commissions/1", "/portal/test", "/verify-email", "/reset-password", "/accept-invite",
+		"/console", "/console/login", "/console/test/commissions", "/portal", "/portal/login", "/portal/commissions/1", "/portal/test", "/verify-email", "/reset-password", "/accept-invite",
 		"/api/v1/notifications/unsubscribe",
 	} {
 		page := f.do("GET", path, "")
@@ -57,7 +57,7 @@ func TestSite_PagesHaveTheirHeaders(t *testing.T) {
 func TestSite_FilesAreCachedForever(t *testing.T) {
 	f := newFixture(t, nil)
 	types := map[string]string{"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
-	for _, path := range []string{"/portal", "/docs"} {
+	for _, path := range []string{"/console", "/portal", "/docs"} {
 		addresses := assetAddresses.FindAllString(f.do("GET", path, "").body, -1)
 		found := map[string]bool{}
 		for _, address := range addresses {
@@ -74,19 +74,20 @@ func TestSite_FilesAreCachedForever(t *testing.T) {
 	}
 }
 
-// maxFirstLoad is the size of the files that the portal loads first, with gzip
+// maxFirstLoad is the size of the files that an application loads first, with gzip
 // (docs/adr/0018-web-applications-without-a-second-build-system.md).
-const maxFirstLoad = 170_000
+var maxFirstLoad = map[string]int{"/console": 280_000, "/portal": 170_000}
 
 func TestSite_FirstLoadIsSmall(t *testing.T) {
 	f := newFixture(t, nil)
-	page := f.do("GET", "/portal", "", "Accept-Encoding", "gzip")
-	size := len(page.body)
-	for _, address := range assetAddresses.FindAllString(f.do("GET", "/portal", "").body, -1) {
-		size += len(f.do("GET", address, "", "Accept-Encoding", "gzip").body)
-	}
-	if size > maxFirstLoad || size < maxFirstLoad/2 {
-		t.Errorf("the portal first loads %d bytes, want at most %d", size, maxFirstLoad)
+	for path, limit := range maxFirstLoad {
+		size := len(f.do("GET", path, "", "Accept-Encoding", "gzip").body)
+		for _, address := range assetAddresses.FindAllString(f.do("GET", path, "").body, -1) {
+			size += len(f.do("GET", address, "", "Accept-Encoding", "gzip").body)
+		}
+		if size > limit || size < 85_000 {
+			t.Errorf("%s first loads %d bytes, want at most %d", path, size, limit)
+		}
 	}
 }
 
@@ -126,6 +127,7 @@ func TestSite_DescribesProgrammes(t *testing.T) {
 		"more than two segments":  {path: "/portal/kaefer/friends/more", want: []string{plain}},
 		"one segment":             {path: "/portal/kaefer", want: []string{plain}},
 		"one segment, test mode":  {path: "/portal/test/kaefer", want: []string{plain}},
+		"a page of the console":   {path: "/console/commissions/1", want: []string{"<title>Console</title>"}},
 		"outside of the portal":   {path: "/accept-invite", want: []string{plain}},
 		"the portal in test mode": {path: "/portal/test", want: []string{plain}},
 	} {
@@ -166,7 +168,8 @@ func TestSite_UnknownPaths(t *testing.T) {
 		status   int
 		location string
 	}{
-		"/":                   {307, "/portal"},
+		"/":                   {307, "/console"},
+		"/console/":           {307, "/console"},
 		"/portal/":            {307, "/portal"},
 		"/portal/login/":      {307, "/portal/login"},
 		"/docs/":              {307, "/docs"},
@@ -179,6 +182,7 @@ func TestSite_UnknownPaths(t *testing.T) {
 		"/docs/index.html":    {404, ""},
 		"/verify-email.html":  {404, ""},
 		"/portals":            {404, ""},
+		"/consoles":           {404, ""},
 	} {
 		if got := f.do("GET", path, ""); got.status != want.status || got.header.Get("Location") != want.location {
 			t.Errorf("GET %s: status %d with Location %q, want %d with %q", path, got.status, got.header.Get("Location"), want.status, want.location)

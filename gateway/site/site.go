@@ -1,5 +1,5 @@
-// Package site serves the pages for people: the portal of partners, the API reference, and
-// the pages to which the links in mails lead. The pages are applications that run in the
+// Package site serves the pages for people: the console of merchants' teams, the portal of
+// partners, the API reference, and the pages to which the links in mails lead. The pages are applications that run in the
 // browser and use the REST API (package web).
 //
 // It guarantees that a page cannot load anything from another host or run an inline script,
@@ -25,6 +25,7 @@ import (
 
 // The pages, which are files at the top of the built files.
 const (
+	consolePage   = "console.html"
 	portalPage    = "portal.html"
 	referencePage = "reference.html"
 )
@@ -37,6 +38,8 @@ const (
 var Patterns = map[string]string{
 	"/assets/{file=*}":                  "",
 	"/docs":                             referencePage,
+	"/console":                          consolePage,
+	"/console/{path=**}":                consolePage,
 	"/portal":                           portalPage,
 	"/portal/{path=**}":                 portalPage,
 	"/verify-email":                     portalPage,
@@ -88,7 +91,7 @@ type file struct {
 // Load replaces the files that the site serves.
 func (s *Site) Load(files fs.FS) error {
 	loaded := &content{pages: map[string]*template.Template{}, files: map[string]*file{}}
-	for _, page := range []string{portalPage, referencePage} {
+	for _, page := range []string{consolePage, portalPage, referencePage} {
 		text, err := fs.ReadFile(files, page)
 		if err != nil {
 			text = []byte(notBuilt)
@@ -174,9 +177,22 @@ func (s *Site) ServeFile(w http.ResponseWriter, r *http.Request, name string) (f
 func Redirect(requested string) string {
 	switch trimmed := strings.TrimRight(requested, "/"); {
 	case requested == "/":
-		return "/portal"
-	case trimmed != requested && (trimmed == "/docs" || trimmed == "/portal" || strings.HasPrefix(trimmed, "/portal/")) && path.Clean(requested) == trimmed:
+		return "/console" // its login leads partners to the portal
+	case trimmed != requested && isPage(trimmed) && path.Clean(requested) == trimmed:
 		return trimmed
 	}
 	return ""
+}
+
+// isPage reports whether a path is that of an application or below it.
+func isPage(requested string) bool {
+	if requested == "/docs" {
+		return true
+	}
+	for _, app := range []string{"/console", "/portal"} {
+		if requested == app || strings.HasPrefix(requested, app+"/") {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 // Command contractdocs writes docs/contract.md, the rules of the API that no other page
 // states. The text is in page.md. The tables of permissions are generated from the policies
-// of the methods, and the table of fraud rules from the rules.
+// of the methods, and the table of fraud rules from the rules. The console gets the
+// permissions too, so that it shows only what a member may do.
 //
 // It must run in the root of the checkout:
 //
@@ -24,7 +25,10 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-const docsFile = "docs/contract.md"
+const (
+	docsFile    = "docs/contract.md"
+	consoleFile = "web/src/console/permissions.ts"
+)
 
 // page is a text/template. The functions in document generate its tables.
 //
@@ -38,9 +42,39 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile(docsFile, []byte(text), 0o644); err != nil { //nolint:gosec // a source file
+	console, err := consolePermissions()
+	if err != nil {
 		log.Fatal(err)
 	}
+	for name, text := range map[string]string{docsFile: text, consoleFile: console} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // a source file
+			log.Fatal(err)
+		}
+	}
+}
+
+// consolePermissions returns the TypeScript module with the permission of each method that
+// members can call, and the roles of each permission.
+func consolePermissions() (string, error) {
+	methods, err := methods()
+	if err != nil {
+		return "", err
+	}
+	var operations, permissions strings.Builder
+	roles := map[server.Action][]affiliate.Role{}
+	for _, m := range methods {
+		if m.policy.Accept&server.MerchantToken == 0 || m.policy.Action == "" {
+			continue
+		}
+		roles[m.policy.Action] = m.policy.Action.Roles()
+		fmt.Fprintf(&operations, "  %s: %q,\n", m.name, m.policy.Action)
+	}
+	for _, action := range slices.Sorted(maps.Keys(roles)) {
+		fmt.Fprintf(&permissions, "  %q: [\"%s\"],\n", action, strings.ReplaceAll(join(roles[action]), ", ", `", "`))
+	}
+	return "// Generated from the policies of the methods by tools/contractdocs. Do not edit.\n\n" +
+		"/** The roles that have a permission. */\nexport const permissions = {\n" + permissions.String() + "} as const;\n\n" +
+		"/** The permission that a member needs for an operation of the API. */\nexport const operations = {\n" + operations.String() + "} as const;\n", nil
 }
 
 // document returns the text of the page with its tables.

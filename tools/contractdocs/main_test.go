@@ -30,6 +30,25 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	}
 }
 
+func TestConsolePermissions_CommittedFileIsCurrent(t *testing.T) {
+	want, err := consolePermissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../" + consoleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: run go run ./tools/contractdocs", consoleFile)
+	}
+	for _, line := range []string{`  "account erasure, ownership": ["owner"],`, `  ConfirmPayoutBatch: "payouts confirm, mark paid",`} {
+		if !strings.Contains(want, "\n"+line+"\n") {
+			t.Errorf("the file does not contain\n%s", line)
+		}
+	}
+}
+
 func TestDocument_HasPermissionsAndConditionsOfMethods(t *testing.T) {
 	text := currentDocument(t)
 	for _, line := range []string{

@@ -23,7 +23,9 @@ const assets = "assets"
 
 // pages maps the name of each page to its entry. The page is src/<entry>/index.html, and the
 // script of the page is src/<entry>/main.
-var pages = map[string]string{"portal.html": "portal/main.tsx", "reference.html": "reference/main.ts"}
+var pages = map[string]string{
+	"console.html": "console/main.tsx", "portal.html": "portal/main.tsx", "reference.html": "reference/main.ts",
+}
 
 // options returns the options of esbuild for the folder web of a checkout.
 func options(folder string) api.BuildOptions {

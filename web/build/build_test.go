@@ -39,7 +39,7 @@ func TestFunctions(t *testing.T) {
 	}
 	out := t.TempDir()
 	result := api.Build(api.BuildOptions{
-		EntryPoints: tests, Outdir: out, Bundle: true, Write: true, Platform: api.PlatformNode, Format: api.FormatESModule, OutExtension: map[string]string{".js": ".mjs"},
+		EntryPoints: tests, Outdir: out, Bundle: true, Write: true, Platform: api.PlatformNode, Format: api.FormatESModule, Charset: api.CharsetUTF8, OutExtension: map[string]string{".js": ".mjs"},
 	})
 	if len(result.Errors) > 0 {
 		t.Fatal(result.Errors)
@@ -57,7 +57,7 @@ func TestFunctions(t *testing.T) {
 // Every notification of a partner has a German sentence with the same facts.
 func TestSentences_AreThoseOfTheService(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join(folder, "src/portal/notifications/sentences.ts"))
+	source, err := os.ReadFile(filepath.Join(folder, "src/app/notifications/sentences.ts"))
 	if err != nil {
 		t.Fatal(err)
 	}

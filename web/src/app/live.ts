@@ -1,11 +1,16 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 
-import type { Tributary } from "../../../clients/typescript/src/client.js";
-import { unwrap, useApp } from "./app";
+import { type Tributary, unwrap, useApp } from "./app";
+import type { BrowserSession } from "./session";
 
 /** The events of the stream after which the feed or the number of unread notifications is another. */
 const changes = ["ready", "notification", "unread_count", "resync"];
+
+/** The address of the notifications of the user. */
+export function feedOf({ kind }: BrowserSession): "/api/v1/partner/notifications" | "/api/v1/notifications" {
+  return kind === "partner" ? "/api/v1/partner/notifications" : "/api/v1/notifications";
+}
 
 /**
  * Keeps the notifications and their number up to date while the page is open. One tab has the
@@ -13,10 +18,11 @@ const changes = ["ready", "notification", "unread_count", "resync"];
  * connections to a host.
  */
 export function useLiveNotifications(): void {
-  const { api, mode } = useApp();
+  const { api, mode, session } = useApp();
   const queries = useQueryClient();
   useEffect(() => {
-    const name = `tributary-notifications-${mode}`;
+    const feed = feedOf(session);
+    const name = `tributary-${session.kind}-notifications-${mode}`;
     const closed = new AbortController();
     const channel = new BroadcastChannel(name);
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -33,23 +39,23 @@ export function useLiveNotifications(): void {
       channel.postMessage("changed");
     };
     // The request fails when the page is closed while another tab has the stream.
-    navigator.locks.request(name, { signal: closed.signal }, () => follow(api, closed.signal, changed)).catch(() => {});
+    navigator.locks.request(name, { signal: closed.signal }, () => follow(api, feed, closed.signal, changed)).catch(() => {});
     return () => {
       closed.abort();
       channel.close();
       clearTimeout(timer);
     };
-  }, [api, mode, queries]);
+  }, [api, mode, queries, session]);
 }
 
 /** Opens the stream, and opens it again whenever it ends, until closed. */
-async function follow(api: Tributary, closed: AbortSignal, changed: () => void): Promise<void> {
+async function follow(api: Tributary, feed: ReturnType<typeof feedOf>, closed: AbortSignal, changed: () => void): Promise<void> {
   let delay = 1_000;
   while (!closed.aborted) {
     try {
       // An EventSource sends no headers, so a ticket replaces the access token.
-      const { ticket } = unwrap(await api.POST("/api/v1/partner/notifications/stream-ticket", { signal: closed }));
-      await listen(ticket, closed, () => {
+      const { ticket } = unwrap(await api.POST(`${feed}/stream-ticket`, { signal: closed }));
+      await listen(`${feed}/stream?ticket=${encodeURIComponent(ticket)}`, closed, () => {
         delay = 1_000;
         changed();
       });
@@ -62,9 +68,9 @@ async function follow(api: Tributary, closed: AbortSignal, changed: () => void):
 }
 
 /** Calls changed for each event until the stream ends. A lost connection does not end it. */
-function listen(ticket: string, closed: AbortSignal, changed: () => void): Promise<void> {
+function listen(address: string, closed: AbortSignal, changed: () => void): Promise<void> {
   return new Promise((resolve) => {
-    const source = new EventSource(`/api/v1/partner/notifications/stream?ticket=${encodeURIComponent(ticket)}`);
+    const source = new EventSource(address);
     const end = () => {
       source.close();
       closed.removeEventListener("abort", end);

@@ -10,7 +10,7 @@ export type User = NonNullable<OpenedSession["user"]>;
 export type SessionState =
   | { status: "unknown" }
   | { status: "out"; /** Whether the session ended while it was used. */ ended: boolean }
-  | { status: "in"; user: User };
+  | { status: "in"; user: User; /** The workspace of a member. Null for a partner. */ workspace: OpenedSession["workspace"] };
 
 type Message = { type: "opened"; session: OpenedSession } | { type: "closed" };
 
@@ -33,7 +33,7 @@ export class BrowserSession {
   /** This browser remembers under this name that it is logged in, so that others ask for no session. */
   private readonly mark: string;
 
-  constructor(private readonly kind: "partner" | "merchant") {
+  constructor(readonly kind: "partner" | "merchant") {
     this.mark = `tributary-${kind}`;
     this.channel = new BroadcastChannel(this.mark);
     this.state = localStorage.getItem(this.mark) ? { status: "unknown" } : { status: "out", ended: false };
@@ -84,7 +84,7 @@ export class BrowserSession {
 
   /** Takes over a change of the account that this tab has made. */
   change(user: Partial<User>): void {
-    if (this.state.status === "in") this.set({ status: "in", user: { ...this.state.user, ...user } });
+    if (this.state.status === "in") this.set({ ...this.state, user: { ...this.state.user, ...user } });
   }
 
   /** Ends the session in this tab and the others after the account was erased. */
@@ -116,7 +116,7 @@ export class BrowserSession {
     this.accessToken = session.accessToken;
     this.expiresAt = Date.now() + session.expiresIn * 1000;
     localStorage.setItem(this.mark, "yes");
-    if (session.user) this.set({ status: "in", user: session.user });
+    if (session.user) this.set({ status: "in", user: session.user, workspace: session.workspace });
   }
 
   private close(ended: boolean): void {

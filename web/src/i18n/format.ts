@@ -26,8 +26,19 @@ export class Format {
     return new Intl.NumberFormat(this.language, { style: "percent", maximumFractionDigits: 2 }).format(basisPoints / 10_000);
   }
 
+  /** A change in basis points, for example 1250 as +12.5%. */
+  change(basisPoints: number): string {
+    const options = { style: "percent", maximumFractionDigits: 1, signDisplay: "exceptZero" } as const;
+    return new Intl.NumberFormat(this.language, options).format(basisPoints / 10_000);
+  }
+
   date(time: string): string {
     return new Intl.DateTimeFormat(this.language, { dateStyle: "medium", timeZone: this.timeZone }).format(new Date(time));
+  }
+
+  /** The day of a time as YYYY-MM-DD. */
+  isoDay(time: Date): string {
+    return new Intl.DateTimeFormat("sv", { timeZone: this.timeZone }).format(time);
   }
 
   /** A day without its year, for the axis of a chart. */

@@ -5,8 +5,10 @@ import { resolve } from "node:path";
 import { test } from "node:test";
 import type * as TypeScript from "typescript";
 
-import de from "./de";
-import en from "./en";
+import consoleDe from "../console/de";
+import consoleEn from "../console/en";
+import portalDe from "../portal/de";
+import portalEn from "../portal/en";
 
 // The tests run in web/build.
 const ts = createRequire(resolve("package.json"))("typescript") as typeof TypeScript;
@@ -14,17 +16,18 @@ const source = resolve("../src");
 
 /** Texts that are the same in both languages, by their keys. */
 const same = [
-  ...["form.name", "form.code", "nav.links", "method.paypal", "method.wise", "method.stripe_connect", "links.title", "links.code", "links.subId"],
-  ...["links.tagMedium", "commissions.status", "payouts.status", "programs.status", "programs.website", "join.roles.manager", "join.website"],
-  ...["notifications.email", "notifications.inApp", "settings.website", "settings.exportTitle"],
+  ...["form.name", "form.code", "method.paypal", "method.wise", "method.stripe_connect", "roles.manager", "notifications.email", "notifications.inApp"],
+  ...["settings.exportTitle", "areas.links", "links.title", "links.code", "links.subId", "links.tagMedium", "commissions.status", "payouts.status"],
+  ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
+  ...["commissions.partner", "conversions.partner", "conversions.source.stripe"],
 ];
 
 test("German has another text for each English one", () => {
-  const german = texts(de);
-  assert.deepEqual([...german.keys()].sort(), [...texts(en).keys()].sort());
-  // The texts with values are functions, which are compared by their sources.
-  const equal = [...texts(en)].filter(([key, english]) => /\p{L}{2}/u.test(String(english)) && String(english) === String(german.get(key)));
-  assert.deepEqual(equal.map(([key]) => key), same);
+  const english = new Map([...texts(portalEn, "portal."), ...texts(consoleEn, "console.")]);
+  const german = new Map([...texts(portalDe, "portal."), ...texts(consoleDe, "console.")]);
+  assert.deepEqual([...german.keys()].sort(), [...english.keys()].sort());
+  const equal = [...english].filter(([key, text]) => /\p{L}{2}/u.test(wordsOf(text)) && wordsOf(text) === wordsOf(german.get(key)));
+  assert.deepEqual([...new Set(equal.map(([key]) => key.replace(/^\w+\./, "")))].sort(), same.sort());
 });
 
 test("components contain no words, only texts of en.ts and de.ts", () => {
@@ -47,6 +50,11 @@ function texts(value: object, path = ""): Map<string, unknown> {
   );
 }
 
+/** A text without its values. A text with values is a function. */
+function wordsOf(text: unknown): string {
+  return String(text).replace(/^[^`"]*=>/, "").replace(/\$\{[^}]*\}/g, "");
+}
+
 /** Words that are the same in all languages. */
 const neutral = /^(SVG|PNG|https:\/\/)$/;
 
@@ -62,6 +70,7 @@ function words(name: string, code: string): string[] {
   };
   const visit = (node: TypeScript.Node, isShown: boolean): void => {
     if (ts.isJsxText(node)) report(node, node.text.trim());
+    else if (ts.isPropertyAssignment(node) && node.name.getText() === "sortBy") return;
     else if (ts.isJsxAttribute(node)) return void (node.initializer && visit(node.initializer, shown.test(node.name.getText())));
     else if (ts.isJsxElement(node) || ts.isJsxFragment(node)) isShown = true;
     else if (ts.isJsxSelfClosingElement(node) || ts.isJsxOpeningElement(node) || ts.isFunctionLike(node) || ts.isCallExpression(node)) isShown = false;

@@ -4,7 +4,7 @@ import { useLocation } from "wouter";
 
 import { useParameter } from "../app/address";
 import { useTexts } from "../app/texts";
-import { Button } from "./controls";
+import { Button, Checkbox } from "./controls";
 import css from "./kit.module.css";
 
 /** A page with its heading, which gets the focus when the page is opened. */
@@ -25,7 +25,7 @@ export function Page({
   const { t } = useTexts();
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    document.title = `${title} · ${site ?? t.product}`;
+    document.title = `${title} · ${site ?? t.app.name}`;
   }, [title, site, t]);
   useEffect(() => {
     heading.current?.focus({ preventScroll: true });
@@ -113,8 +113,25 @@ export interface Column<T> {
   number?: boolean;
   /** Whether the rows are in the order of this column, the newest or largest first. */
   sorted?: boolean;
+  /** The name of the field by which the service sorts if the user chooses this column. */
+  sortBy?: string;
   /** Whether the column names the row. On a narrow screen, it is the title of the row's card. */
   lead?: boolean;
+}
+
+/** The selected rows of a table. */
+export interface Selection<T> {
+  ids: ReadonlySet<string>;
+  onChange: (ids: ReadonlySet<string>) => void;
+  /** The name of a row for its checkbox. */
+  name: (row: T) => string;
+}
+
+/** The order of a table that is in the address, as the service names it. Default: the newest first. */
+export function useSort<F extends string>(fields: readonly F[]): { sortBy: F | "createdAt"; sortOrder: "asc" | "desc" } {
+  const [sort] = useParameter("sort");
+  const field = fields.find((field) => field === sort.replace(/^-/, ""));
+  return { sortBy: field ?? "createdAt", sortOrder: field && !sort.startsWith("-") ? "asc" : "desc" };
 }
 
 /** A table. On a narrow screen, each row is a card. */
@@ -122,30 +139,47 @@ export function Table<T extends { id: string }>({
   caption,
   columns,
   rows,
+  selection,
   stale = false,
 }: {
   caption: string;
   columns: Column<T>[];
   rows: T[];
+  selection?: Selection<T>;
   /** Whether the rows are those of the page before, while the next page is being loaded. */
   stale?: boolean;
 }) {
+  const { t } = useTexts();
   return (
     <div className={css.tableFrame}>
       <table className={`${css.table} ${stale ? css.stale : ""}`} aria-busy={stale}>
         <caption>{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ name, number, sorted }) => (
-              <th key={name} scope="col" aria-sort={sorted ? "descending" : undefined} className={number ? css.number : undefined}>
-                {name}
-              </th>
-            ))}
+            {selection && <td />}
+            {columns.map((column) =>
+              column.sortBy ? (
+                <SortHeader key={column.name} name={column.name} sortBy={column.sortBy} number={column.number} />
+              ) : (
+                <th key={column.name} scope="col" aria-sort={column.sorted ? "descending" : undefined} className={column.number ? css.number : undefined}>
+                  {column.name}
+                </th>
+              ),
+            )}
           </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={row.id}>
+            <tr key={row.id} data-selected={selection?.ids.has(row.id) || undefined}>
+              {selection && (
+                <td className={css.select}>
+                  <Checkbox
+                    aria-label={t.table.select(selection.name(row))}
+                    isSelected={selection.ids.has(row.id)}
+                    onChange={(on) => selection.onChange(changed(selection.ids, row.id, on))}
+                  />
+                </td>
+              )}
               {columns.map(({ name, cell, number, lead }) => (
                 <td key={name} data-label={name} className={[number && css.number, lead && css.lead].filter(Boolean).join(" ")}>
                   {cell(row)}
@@ -157,6 +191,29 @@ export function Table<T extends { id: string }>({
       </table>
     </div>
   );
+}
+
+/** A column by which the user can sort: first the largest or newest, then the smallest or oldest. */
+function SortHeader({ name, sortBy, number }: { name: string; sortBy: string; number?: boolean | undefined }) {
+  const [sort, setSort] = useParameter("sort");
+  const current = sort || "-createdAt";
+  const order = current === `-${sortBy}` ? "descending" : current === sortBy ? "ascending" : undefined;
+  return (
+    <th scope="col" aria-sort={order} className={number ? css.number : undefined}>
+      <button type="button" onClick={() => setSort(order === "descending" ? sortBy : `-${sortBy}`)}>
+        {name}
+        <span aria-hidden>{order === "descending" ? " ↓" : order === "ascending" ? " ↑" : " ↕"}</span>
+      </button>
+    </th>
+  );
+}
+
+/** Returns a set of ids with or without an id. */
+function changed(ids: ReadonlySet<string>, id: string, on: boolean): ReadonlySet<string> {
+  const next = new Set(ids);
+  if (on) next.add(id);
+  else next.delete(id);
+  return next;
 }
 
 /** The number of rows on a page of a table. */

@@ -1,16 +1,13 @@
-import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
-import type { components } from "../../../clients/typescript/src/schema.js";
 import { type Mode, unwrap, useApp } from "../app/app";
-import type { Texts } from "../app/texts";
+import type { Schemas } from "../app/data";
 import type { Format } from "../i18n/format";
-import type { Tone } from "../kit/feedback";
-import { pageSize } from "../kit/page";
+import type { Texts } from "./texts";
 
 // The data that several areas of the portal use. The key of each query begins with the mode.
 
-export type Schemas = components["schemas"];
 export type Program = Schemas["PartnerProgram"];
 export type PortalProgram = Schemas["PortalProgram"];
 export type Branding = Schemas["PortalBranding"];
@@ -70,40 +67,6 @@ export function useProfile() {
     queryKey: [mode, "profile"],
     queryFn: async () => unwrap(await api.GET("/api/v1/partner/profile")),
   });
-}
-
-/** The options of a query whose page before stays until the next one is loaded. */
-export const paged = { placeholderData: keepPreviousData };
-
-/** The parameters of a page of a list. */
-export function pageOf(page: number) {
-  return { page, pageSize };
-}
-
-/** Whether the total of a list is a lower bound. */
-export function isCapped(response: Response): boolean {
-  return response.headers.get("Total-Capped") === "true";
-}
-
-/** The tone of a status of a commission, payout or participation. */
-export function toneOf(status: string): Tone {
-  switch (status) {
-    case "approved":
-    case "paid":
-    case "active":
-      return "good";
-    case "pending":
-    case "processing":
-    case "paused":
-      return "warn";
-    case "rejected":
-    case "failed":
-    case "suspended":
-    case "refunded":
-      return "bad";
-    default:
-      return "info";
-  }
 }
 
 /** The rate of a programme for this partner, in a few words. */

@@ -1,6 +1,7 @@
-import { useTexts } from "../../app/texts";
+import { toneOf } from "../../app/data";
 import { Badge } from "../../kit/feedback";
-import { type Commission, toneOf } from "../data";
+import type { Commission } from "../data";
+import { useTexts } from "../texts";
 
 /** The status of a commission. A pending one is on hold or waits for the merchant's review. */
 export function CommissionBadge({ commission }: { commission: Commission }) {

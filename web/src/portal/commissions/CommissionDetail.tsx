@@ -3,11 +3,11 @@ import { Link } from "react-aria-components/Link";
 import { useParams } from "wouter";
 
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
 import { Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page } from "../../kit/page";
 import type { Commission } from "../data";
+import { useTexts } from "../texts";
 import { calculationOf } from "./calculation";
 import { CommissionBadge } from "./CommissionBadge";
 import { Explanation } from "./Explanation";

@@ -3,14 +3,15 @@ import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { isCapped, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
 import { saveFile } from "../../kit/sharing";
-import { isCapped, paged, pageOf, usePrograms } from "../data";
+import { usePrograms } from "../data";
+import { useTexts } from "../texts";
 import { CommissionBadge } from "./CommissionBadge";
 
 const statuses = ["pending", "approved", "paid", "rejected", "refunded"] as const;

@@ -1,5 +1,5 @@
-import { useTexts } from "../../app/texts";
 import kit from "../../kit/kit.module.css";
+import { useTexts } from "../texts";
 
 /** The sentences of the service about the attribution of a sale, which are in English. */
 export function Explanation({ text }: { text: string | null }) {

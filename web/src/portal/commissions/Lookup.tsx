@@ -5,14 +5,15 @@ import { useLocation } from "wouter";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { type Schemas, toneOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded, type Tone } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Tabs } from "../../kit/page";
-import { type Program, type Schemas, toneOf, usePrograms } from "../data";
+import { type Program, usePrograms } from "../data";
+import { useTexts } from "../texts";
 import { Explanation } from "./Explanation";
 
 type Match = Schemas["PartnerConversionMatch"];

@@ -1,20 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
+import { ResendVerification } from "../../app/account/ResendVerification";
+import { Activity } from "../../app/Activity";
 import { unwrap, useApp, useSession } from "../../app/app";
-import { type Texts, useTexts } from "../../app/texts";
+import { type Schemas, toneOf } from "../../app/data";
 import type { Format } from "../../i18n/format";
-import { Button, LinkButton } from "../../kit/controls";
-import { Badge, Empty, Loaded, Notice, Skeleton } from "../../kit/feedback";
+import { LinkButton } from "../../kit/controls";
+import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, Page, Stat, Stats, Table } from "../../kit/page";
-import { ResendVerification } from "../account/ResendVerification";
-import { type Program, rateOf, type Schemas, toneOf, useProfile, usePrograms } from "../data";
+import { Card, Page, Stat, Stats } from "../../kit/page";
+import { type Program, rateOf, useProfile, usePrograms } from "../data";
+import { type Texts, useTexts } from "../texts";
 
 type Balance = Schemas["PartnerBalance"];
-
-const Chart = lazy(() => import("./Chart"));
 
 export default function Home() {
   const { session } = useApp();
@@ -59,7 +58,7 @@ function Reminders() {
     <>
       {state.status === "in" && !state.user.emailVerified && (
         <Notice tone="warn" action={<ResendVerification />}>
-          {t.home.unverified}
+          {t.account.unverified}
         </Notice>
       )}
       {profile.data && !profile.data.payoutMethod && (
@@ -126,7 +125,7 @@ function Joined({ programs }: { programs: Program[] }) {
   const { t, f } = useTexts();
   return (
     <>
-      <Activity />
+      <Recent />
       <Card title={t.home.programs} action={<Link href="/programs">{t.home.all}</Link>}>
         <ul className={kit.list}>
           {programs.slice(0, 5).map((program) => (
@@ -148,10 +147,9 @@ function Joined({ programs }: { programs: Program[] }) {
 }
 
 /** The numbers of the last 30 days, and their course. */
-function Activity() {
+function Recent() {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
-  const [asTable, setAsTable] = useState(false);
   const query = useQuery({
     queryKey: [mode, "activity", f.timeZone],
     queryFn: async () => {
@@ -164,44 +162,17 @@ function Activity() {
     },
   });
   return (
-    <Card
-      title={t.home.activity}
-      action={
-        <Button kind="plain" small onPress={() => setAsTable(!asTable)}>
-          {asTable ? t.home.asChart : t.home.asTable}
-        </Button>
-      }
-    >
-      <Loaded query={query}>
-        {({ summary, points }) => (
-          <>
-            <Stats>
-              <Stat name={t.home.clicks} value={f.number(summary.metrics?.clicks ?? 0)} />
-              <Stat name={t.home.sales} value={f.number(summary.metrics?.conversions ?? 0)} />
-              {amountsOf(summary).map(({ currency, commissionCents }) => (
-                <Stat key={currency} name={t.home.earnings} value={f.money(commissionCents, currency)} />
-              ))}
-            </Stats>
-            {asTable ? (
-              <Table
-                caption={t.home.activity}
-                rows={points.map((point) => ({ ...point, id: point.start ?? "" })).reverse()}
-                columns={[
-                  { name: t.home.day, cell: (row) => f.date(row.id), lead: true },
-                  { name: t.home.clicks, cell: (row) => f.number(row.clicks), number: true },
-                  { name: t.home.sales, cell: (row) => f.number(row.conversions), number: true },
-                  { name: t.home.earnings, cell: (row) => f.money(row.commissionCents, summary.currency), number: true },
-                ]}
-              />
-            ) : (
-              <Suspense fallback={<Skeleton />}>
-                <Chart points={points} currency={summary.currency} />
-              </Suspense>
-            )}
-          </>
-        )}
-      </Loaded>
-    </Card>
+    <Activity title={t.home.activity} query={query} amount={{ field: "commissionCents", name: t.home.earnings }}>
+      {(summary) => (
+        <Stats>
+          <Stat name={t.activity.clicks} value={f.number(summary.metrics?.clicks ?? 0)} />
+          <Stat name={t.activity.conversions} value={f.number(summary.metrics?.conversions ?? 0)} />
+          {amountsOf(summary).map(({ currency, commissionCents }) => (
+            <Stat key={currency} name={t.home.earnings} value={f.money(commissionCents, currency)} />
+          ))}
+        </Stats>
+      )}
+    </Activity>
   );
 }
 

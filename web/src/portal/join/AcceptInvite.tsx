@@ -1,23 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
+import { Frame } from "../../app/account/Frame";
+import css from "../../app/account/frame.module.css";
+import { forgetToken, Incomplete, kindOf } from "../../app/account/mailed";
 import { fragment } from "../../app/address";
 import { Refusal, TributaryError, unwrap, useApp, useSession } from "../../app/app";
+import { paged, type Schemas } from "../../app/data";
 import { post } from "../../app/request";
-import type { User } from "../../app/session";
-import { type Texts, useTexts } from "../../app/texts";
+import { BrowserSession, type User } from "../../app/session";
 import { LinkButton, TextField } from "../../kit/controls";
 import { Done, Failure, Loaded, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
-import { Frame } from "../account/Frame";
-import css from "../account/frame.module.css";
-import { forgetToken, Incomplete, kindOf } from "../account/mailed";
-import { type Branding, paged, type PortalProgram, type Schemas, useProgram } from "../data";
+import { type Branding, type PortalProgram, useProgram } from "../data";
 import { OwnLink } from "../links/OwnLink";
 import { Introduction } from "../programs/Conditions";
 import { AcceptTerms } from "../programs/Join";
+import { type Texts, useTexts } from "../texts";
 import { Account, LoggedInAs } from "./Account";
 import { Branded, Waiting } from "./Branded";
 
@@ -83,13 +84,13 @@ function AsMember({ token, invite, branding }: Props) {
     useCallback(
       async ({ name, password }) => {
         const body = { token, name, password };
-        const { user, workspace } = await post<{ user: { email: string }; workspace: { name: string } }>("/api/v1/auth/merchant/accept-invite", body).catch(
-          (error: unknown) => {
-            throw invitationError(error, t);
-          },
-        );
+        const member = new BrowserSession("merchant");
+        await member.open("accept-invite", body, true).catch((error: unknown) => {
+          throw invitationError(error, t);
+        });
         forgetToken();
-        setJoined(t.account.inviteMemberDone(workspace.name, user.email));
+        const joined = member.snapshot();
+        if (joined.status === "in") setJoined(t.account.inviteMemberDone(joined.workspace?.name ?? "", joined.user.email));
       },
       [token, t],
     ),
@@ -98,12 +99,15 @@ function AsMember({ token, invite, branding }: Props) {
     <Branded branding={branding} mode={null} title={t.account.inviteTitle} about={t.join.asMember(branding.name)}>
       <div className={css.narrow}>
         {joined ? (
-          <Done>{joined}</Done>
+          <>
+            <Done>{joined}</Done>
+            <a href="/console">{t.account.toHome}</a>
+          </>
         ) : (
           <Card>
             <Facts
               rows={[
-                [t.join.role, invite.role && t.join.roles[invite.role]],
+                [t.join.role, invite.role && t.roles[invite.role]],
                 [t.form.email, invite.email],
                 [t.join.validUntil, invite.expiresAt && f.time(invite.expiresAt)],
               ]}

@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
+import css from "../../app/account/frame.module.css";
+import { LoginForm, RegisterForm } from "../../app/account/Login";
 import { useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
 import { Button } from "../../kit/controls";
-import css from "../account/frame.module.css";
-import { LoginForm, RegisterForm } from "../account/Login";
+import { useTexts } from "../texts";
 
 /** The login, and the form that creates an account if the visitor may create one. */
 export function Account({ invitation, canRegister = true, isNew: first = false }: { invitation?: string; canRegister?: boolean; isNew?: boolean }) {

@@ -1,14 +1,15 @@
 import type { ReactNode } from "react";
 
+import { Frame } from "../../app/account/Frame";
+import css from "../../app/account/frame.module.css";
 import type { Mode } from "../../app/app";
-import { type Language, languages, useTexts } from "../../app/texts";
+import shell from "../../app/shell.module.css";
+import { type Language, languages } from "../../app/texts";
 import { Button, ExternalLink } from "../../kit/controls";
 import { Skeleton } from "../../kit/feedback";
 import { Page } from "../../kit/page";
-import { Frame } from "../account/Frame";
-import css from "../account/frame.module.css";
 import type { Branding } from "../data";
-import shell from "../shell.module.css";
+import { useTexts } from "../texts";
 import { logoOf, useBranding } from "./branding";
 
 /** A page of a merchant: with the logo, the colour and the links of the merchant, and in the merchant's language. */
@@ -51,7 +52,7 @@ export function Branded({
 export function Waiting() {
   const { t } = useTexts();
   return (
-    <Frame title={t.product}>
+    <Frame title={t.app.name}>
       <Skeleton />
     </Frame>
   );

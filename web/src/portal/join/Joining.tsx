@@ -1,11 +1,11 @@
+import { ResendVerification } from "../../app/account/ResendVerification";
 import type { User } from "../../app/session";
-import { useTexts } from "../../app/texts";
 import { Done, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
-import { ResendVerification } from "../account/ResendVerification";
 import { type PortalProgram, useProgram, useProgramChanges } from "../data";
 import { ApplicationForm, Taking } from "../programs/Join";
+import { useTexts } from "../texts";
 import { LoggedInAs } from "./Account";
 
 /** The application, or the link of a partner who takes part. */
@@ -33,7 +33,7 @@ export default function Joining({ program: offer, user }: { program: PortalProgr
       </Loaded>
       {!user.emailVerified && (
         <Notice tone="warn" action={<ResendVerification />}>
-          {t.home.unverified}
+          {t.account.unverified}
         </Notice>
       )}
     </div>

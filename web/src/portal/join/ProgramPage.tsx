@@ -2,16 +2,17 @@ import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect } from "react";
 import { useParams } from "wouter";
 
+import { Frame } from "../../app/account/Frame";
+import css from "../../app/account/frame.module.css";
 import { TributaryError, useApp, useSession } from "../../app/app";
+import { paged } from "../../app/data";
 import { get } from "../../app/request";
-import { useTexts } from "../../app/texts";
 import { LinkButton } from "../../kit/controls";
 import { Failure, Notice, Skeleton } from "../../kit/feedback";
 import { Card } from "../../kit/page";
-import { Frame } from "../account/Frame";
-import css from "../account/frame.module.css";
-import { paged, type PortalProgram } from "../data";
+import type { PortalProgram } from "../data";
 import { Introduction } from "../programs/Conditions";
+import { useTexts } from "../texts";
 import { Account } from "./Account";
 import { Branded, Waiting } from "./Branded";
 
@@ -43,7 +44,7 @@ export function ProgramPage() {
     if (!error) return <Waiting />;
     const isMissing = error instanceof TributaryError && error.status === 404;
     return (
-      <Frame title={isMissing ? t.errors.missing : t.product} about={isMissing && t.join.missing}>
+      <Frame title={isMissing ? t.errors.missing : t.app.name} about={isMissing && t.join.missing}>
         {!isMissing && <Failure error={error} retry={() => void query.refetch()} />}
         <LinkButton href="/">{t.errors.home}</LinkButton>
       </Frame>

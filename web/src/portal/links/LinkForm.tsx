@@ -1,11 +1,11 @@
 import { useCallback } from "react";
 
 import { TributaryError, unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Form, useSubmit } from "../../kit/form";
 import type { PartnerLink, Program } from "../data";
+import { useTexts } from "../texts";
 
 /** The form of a new link, or of an existing one. */
 export function LinkForm({

@@ -3,14 +3,15 @@ import { useState } from "react";
 
 import { useParameter } from "../../app/address";
 import { type Tributary, unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
-import { isCapped, paged, pageOf, type PartnerLink, type Program, type Schemas, usePrograms } from "../data";
+import { type PartnerLink, type Program, usePrograms } from "../data";
+import { useTexts } from "../texts";
 import { DeleteLink, LinkForm } from "./LinkForm";
 import { OwnLink } from "./OwnLink";
 import { ShareLink } from "./ShareLink";

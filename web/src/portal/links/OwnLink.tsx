@@ -1,10 +1,10 @@
 import type { ReactNode } from "react";
 
-import { useTexts } from "../../app/texts";
 import { Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Stat, Stats } from "../../kit/page";
 import type { Program } from "../data";
+import { useTexts } from "../texts";
 import { ShareLink } from "./ShareLink";
 
 /** The link that the partner got with a programme. */

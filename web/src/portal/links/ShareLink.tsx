@@ -1,6 +1,6 @@
-import { useTexts } from "../../app/texts";
 import { CopyText, QrCode } from "../../kit/sharing";
 import type { PartnerLink } from "../data";
+import { useTexts } from "../texts";
 
 /** The address of a link to copy, its long address if the first one is short, and its QR code. */
 export function ShareLink({

@@ -2,14 +2,14 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
+import { confirmed } from "../../app/account/secrets";
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
 import { Choice } from "../../kit/choices";
 import { LinkButton, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
-import { confirmed } from "../settings/secrets";
+import { useTexts } from "../texts";
 import { looksLikeIban, validIban } from "./iban";
 import { Proof } from "./Proof";
 

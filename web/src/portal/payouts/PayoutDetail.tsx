@@ -3,13 +3,13 @@ import { Link } from "react-aria-components/Link";
 import { useParams } from "wouter";
 
 import { unwrap, useApp, useSession } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { type Schemas, toneOf } from "../../app/data";
 import { Button, LinkButton } from "../../kit/controls";
 import { Badge, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Table } from "../../kit/page";
 import { saveFile } from "../../kit/sharing";
-import { type Schemas, toneOf } from "../data";
+import { useTexts } from "../texts";
 import { statementCsv } from "./statement";
 
 type Payout = Schemas["PartnerPayoutDetail"];

@@ -2,12 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { isCapped, paged, pageOf, toneOf } from "../../app/data";
 import { LinkButton } from "../../kit/controls";
 import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
-import { isCapped, paged, pageOf, toneOf, useProfile } from "../data";
+import { useProfile } from "../data";
+import { useTexts } from "../texts";
 import { Proposals } from "./Proposals";
 
 export default function Payouts() {

@@ -1,7 +1,7 @@
+import { CodeField } from "../../app/account/CodeField";
 import { useApp, useSession } from "../../app/app";
-import { useTexts } from "../../app/texts";
 import { TextField } from "../../kit/controls";
-import { CodeField } from "../account/CodeField";
+import { useTexts } from "../texts";
 
 /** The field in which the partner confirms a change: the password, or a code if the account has a second factor. */
 export function Proof() {

@@ -1,14 +1,14 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
+import { confirmed } from "../../app/account/secrets";
 import { TributaryError, unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import type { Schemas } from "../../app/data";
 import { Button } from "../../kit/controls";
 import { Done, Failure, Notice, type Tone } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card, Facts } from "../../kit/page";
-import type { Schemas } from "../data";
-import { confirmed } from "../settings/secrets";
+import { useTexts } from "../texts";
 import { Proof } from "./Proof";
 
 type Proposal = Schemas["PayoutMethodProposal"];

@@ -1,4 +1,4 @@
-import type { Schemas } from "../data";
+import type { Schemas } from "../../app/data";
 
 /**
  * The commissions of a payout as CSV (RFC 4180), with the names of the export of commissions.

@@ -1,8 +1,8 @@
-import { useTexts } from "../../app/texts";
 import { ExternalLink } from "../../kit/controls";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { type Offer, rateOf } from "../data";
+import { useTexts } from "../texts";
 import { rulesOf } from "./rules";
 
 /** What the merchant says about a programme, and its conditions. */

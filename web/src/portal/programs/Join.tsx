@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type ReactNode, useCallback, useState } from "react";
 
 import { TributaryError, unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import type { Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, Checkbox, ExternalLink, LinkButton, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
@@ -10,8 +10,9 @@ import { Failure, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
-import type { Offer, Program, Schemas } from "../data";
+import type { Offer, Program } from "../data";
 import { OwnLink } from "../links/OwnLink";
+import { useTexts } from "../texts";
 
 interface Props {
   program: Program;

@@ -1,12 +1,12 @@
 import { useParams } from "wouter";
 
-import { useTexts } from "../../app/texts";
 import { Done, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Page } from "../../kit/page";
 import { useProgram, useProgramChanges } from "../data";
-import { Apply, Taking } from "./Join";
+import { useTexts } from "../texts";
 import { Conditions } from "./Conditions";
+import { Apply, Taking } from "./Join";
 import { ProgramBadge } from "./Programs";
 
 export default function ProgramDetail() {

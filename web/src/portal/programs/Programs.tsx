@@ -4,12 +4,13 @@ import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { useTexts } from "../../app/texts";
+import { isCapped, paged, pageOf, toneOf } from "../../app/data";
 import { LinkButton, TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, type Column, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
-import { isCapped, paged, pageOf, type Program, rateOf, toneOf } from "../data";
+import { type Program, rateOf } from "../data";
+import { useTexts } from "../texts";
 
 /** The programmes in which the partner takes part, and those that are open to everybody. */
 export default function Programs() {

@@ -1,6 +1,6 @@
-import type { Texts } from "../../app/texts";
 import type { Format } from "../../i18n/format";
 import type { Offer } from "../data";
+import type { Texts } from "../texts";
 
 /** The rules of a programme that decide what a sale earns, as sentences. The rate itself is in rateOf. */
 export function rulesOf(program: Offer, t: Texts, f: Format): string[] {

@@ -1,12 +1,9 @@
+import { Privacy } from "../../app/account/Privacy";
+import { Security } from "../../app/account/Security";
 import { useParameter } from "../../app/address";
-import { useTexts } from "../../app/texts";
 import { Page, Tabs } from "../../kit/page";
-import { Email } from "./Email";
-import { Password } from "./Password";
-import { Privacy } from "./Privacy";
-import { Display, Profile } from "./Profile";
-import { SecondFactor } from "./SecondFactor";
-import { Sessions } from "./Sessions";
+import { useTexts } from "../texts";
+import { PartnerDisplay, Profile } from "./Profile";
 
 export default function Settings() {
   const { t } = useTexts();
@@ -16,7 +13,7 @@ export default function Settings() {
       <Tabs
         label={t.settings.title}
         tabs={[
-          ["profile", t.settings.profile],
+          ["profile", t.profile.title],
           ["security", t.settings.security],
           ["privacy", t.settings.privacy],
         ]}
@@ -29,21 +26,14 @@ export default function Settings() {
 function Part({ show }: { show: string }) {
   switch (show) {
     case "security":
-      return (
-        <>
-          <Email />
-          <Password />
-          <SecondFactor />
-          <Sessions />
-        </>
-      );
+      return <Security />;
     case "privacy":
       return <Privacy />;
     default:
       return (
         <>
           <Profile />
-          <Display />
+          <PartnerDisplay />
         </>
       );
   }

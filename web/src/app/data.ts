@@ -1,0 +1,41 @@
+import { keepPreviousData } from "@tanstack/react-query";
+
+import type { components } from "../../../clients/typescript/src/schema.js";
+import type { Tone } from "../kit/feedback";
+import { pageSize } from "../kit/page";
+
+export type Schemas = components["schemas"];
+
+/** The options of a query whose page before stays until the next one is loaded. */
+export const paged = { placeholderData: keepPreviousData };
+
+/** The parameters of a page of a list. */
+export function pageOf(page: number) {
+  return { page, pageSize };
+}
+
+/** Whether the total of a list is a lower bound. */
+export function isCapped(response: Response): boolean {
+  return response.headers.get("Total-Capped") === "true";
+}
+
+/** The tone of a status of a commission, payout or participation. */
+export function toneOf(status: string): Tone {
+  switch (status) {
+    case "approved":
+    case "paid":
+    case "active":
+      return "good";
+    case "pending":
+    case "processing":
+    case "paused":
+      return "warn";
+    case "rejected":
+    case "failed":
+    case "suspended":
+    case "refunded":
+      return "bad";
+    default:
+      return "info";
+  }
+}

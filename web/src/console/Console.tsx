@@ -1,0 +1,41 @@
+import { type ComponentType, lazy } from "react";
+
+import { Login, Register } from "../app/account/Login";
+import type { Pages } from "../app/Application";
+
+// Only the login is loaded at once.
+const account = (page: "ForgotPassword" | "ResetPassword" | "Unsubscribe" | "VerifyEmail") =>
+  lazy(async () => ({ default: (await import("../app/account/mailed"))[page] }));
+
+/** An invitation is accepted on a page outside of the console, because it can be one to a programme. */
+function AcceptInvite() {
+  location.replace(`/accept-invite${location.hash}`);
+  return null;
+}
+
+const loadShell = () => import("./ConsoleShell");
+
+const open: Record<string, ComponentType> = {
+  "/forgot-password": account("ForgotPassword"),
+  "/reset-password": account("ResetPassword"),
+  "/verify-email": account("VerifyEmail"),
+  "/accept-invite": AcceptInvite,
+  "/unsubscribe": account("Unsubscribe"),
+};
+
+const loggedOut: Record<string, ComponentType> = {
+  "/login": Login,
+  "/register": Register,
+};
+
+/** The pages of a member who is logged in. Each area is loaded when it is opened. */
+const areas: Record<string, ComponentType> = {
+  "/": lazy(() => import("./overview/Overview")),
+  "/commissions": lazy(() => import("./commissions/Commissions")),
+  "/commissions/:id": lazy(() => import("./commissions/CommissionDetail")),
+  "/notifications": lazy(() => import("../app/notifications/Notifications")),
+  "/settings/account": lazy(() => import("./settings/Account")),
+};
+
+/** The pages of the console for merchants' teams. */
+export const console: Pages = { base: "/console", open, loggedOut, areas, shell: lazy(loadShell), loadShell };

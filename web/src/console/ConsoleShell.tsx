@@ -1,0 +1,46 @@
+import type { ReactNode } from "react";
+
+import { useApp, useSession } from "../app/app";
+import { Shell } from "../app/Shell";
+import { LinkButton } from "../kit/controls";
+import { Notice } from "../kit/feedback";
+import { useTexts } from "./texts";
+
+/** The menu of the console around a page. */
+export default function ConsoleShell({ children }: { children: ReactNode }) {
+  const { t } = useTexts();
+  return (
+    <Shell
+      areas={[
+        { address: "/", text: t.areas.overview, icon: "home" },
+        { address: "/commissions", text: t.areas.commissions, icon: "coins" },
+        { address: "/partners", text: t.areas.partners, icon: "people" },
+        { address: "/conversions", text: t.areas.conversions, icon: "cart" },
+      ]}
+      settings="/settings/account"
+      notice={<SecondFactorNotice />}
+    >
+      {children}
+    </Shell>
+  );
+}
+
+/** Tells a member without the second factor that the workspace requires one. */
+function SecondFactorNotice() {
+  const { session } = useApp();
+  const { t } = useTexts();
+  const state = useSession(session);
+  if (state.status !== "in" || !state.workspace?.requireSecondFactor || state.user.secondFactor) return null;
+  return (
+    <Notice
+      tone="warn"
+      action={
+        <LinkButton small href="/settings/account?show=security">
+          {t.settings.factorEnable}
+        </LinkButton>
+      }
+    >
+      {t.needsSecondFactor}
+    </Notice>
+  );
+}
