@@ -172,7 +172,9 @@ var policies = completed(map[string]Policy{
 		Accept: SecretKey, Zone: ZoneConversions, Refusal: affiliate.ReasonInvalidAPIKey, AcceptsKey: true,
 	},
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: {Accept: SecretKey, Refusal: affiliate.ReasonInvalidAPIKey, AcceptsKey: true},
-	affiliatev1.ConversionService_RefundConversion_FullMethodName:  {Accept: SecretKey, Refusal: affiliate.ReasonInvalidAPIKey},
+	affiliatev1.ConversionService_RefundConversion_FullMethodName: {
+		Accept: SecretKey | merchants, Action: review, Refusal: affiliate.ReasonInvalidAPIKey,
+	},
 	affiliatev1.ConversionService_ReportDispute_FullMethodName:     {Accept: SecretKey, Refusal: affiliate.ReasonInvalidAPIKey},
 	affiliatev1.ConversionService_ListConversions_FullMethodName: {
 		Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidAPIKey,
@@ -184,12 +186,13 @@ var policies = completed(map[string]Policy{
 
 	affiliatev1.CustomerService_UpdateCustomer_FullMethodName: {Accept: SecretKey | merchants, Action: runPrograms, Refusal: affiliate.ReasonInvalidAPIKey},
 
-	affiliatev1.AttributionService_GetDecision_FullMethodName:              {Accept: SecretKey, Refusal: affiliate.ReasonInvalidSecretKey},
-	affiliatev1.AttributionService_FindDecision_FullMethodName:             {Accept: SecretKey, Refusal: affiliate.ReasonInvalidSecretKey},
-	affiliatev1.AttributionService_GetAttributedClick_FullMethodName:       {Accept: SecretKey, Refusal: affiliate.ReasonInvalidSecretKey},
-	affiliatev1.AttributionService_ListDecisions_FullMethodName:            {Accept: SecretKey, Refusal: affiliate.ReasonInvalidSecretKey},
-	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:      {Accept: SecretKey, Refusal: affiliate.ReasonInvalidSecretKey},
+	affiliatev1.AttributionService_GetDecision_FullMethodName:              {Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidSecretKey},
+	affiliatev1.AttributionService_FindDecision_FullMethodName:             {Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidSecretKey},
+	affiliatev1.AttributionService_GetAttributedClick_FullMethodName:       {Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidSecretKey},
+	affiliatev1.AttributionService_ListDecisions_FullMethodName:            {Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidSecretKey},
+	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:      {Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidSecretKey, Reads: true},
 	affiliatev1.AttributionService_GetConversionAttribution_FullMethodName: {Accept: merchants, Action: readDashboards},
+	affiliatev1.AttributionService_ListConversionDecisions_FullMethodName:  {Accept: merchants, Action: readDashboards},
 
 	affiliatev1.AnalyticsService_GetAnalyticsSummary_FullMethodName:           {Accept: merchants, Action: readDashboards},
 	affiliatev1.AnalyticsService_GetAnalyticsTimeseries_FullMethodName:        {Accept: merchants, Action: readDashboards},
@@ -321,7 +324,7 @@ var policies = completed(map[string]Policy{
 
 // completed sets the default values of methods that require a credential: their zone is the
 // general zone, and their refusal is UNAUTHORIZED. It also sets Policy.Reads of the methods
-// whose REST route is a GET.
+// whose REST route is a GET. Other methods that change nothing set it themselves.
 func completed(policies map[string]Policy) map[string]Policy {
 	for name, policy := range policies {
 		if policy.Accept&NoCredential == 0 {
@@ -330,7 +333,7 @@ func completed(policies map[string]Policy) map[string]Policy {
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
 		if err == nil { // only a method with a descriptor can have a REST route
 			rule, _ := proto.GetExtension(found.Options(), annotations.E_Http).(*annotations.HttpRule)
-			policy.Reads = rule.GetGet() != ""
+			policy.Reads = policy.Reads || rule.GetGet() != ""
 		}
 		policies[name] = policy
 	}

@@ -42,8 +42,9 @@ type DecisionFilter struct {
 	Attributed *bool
 	Reason     Reason
 	// Program is the programme to which the deciding signal leads, even if the conversion is not attributed.
-	Program *affiliate.ProgramID
-	Decided affiliate.Period
+	Program    *affiliate.ProgramID
+	Conversion *affiliate.ConversionID
+	Decided    affiliate.Period
 }
 
 // ClickDetail is a click with the conversions whose reports named it, without visitor

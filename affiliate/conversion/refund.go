@@ -32,6 +32,23 @@ type Refund struct {
 	ExpiresAt             time.Time  // when a parked refund expires
 }
 
+// AuditLine returns the audit log entry for a refund that a member reported, without the
+// merchant's ids and texts, which can contain data of the buyer.
+func (r Refund) AuditLine(by affiliate.Actor) affiliate.AuditLine {
+	return affiliate.AuditLine{
+		Workspace: r.Workspace, Mode: &r.Mode, Actor: by, At: r.CreatedAt,
+		Action: "conversion.refund", ResourceType: "refund", ResourceID: r.ID,
+		After: refundAuditFields{Conversion: r.Conversion, AmountCents: r.AmountCents},
+	}
+}
+
+// refundAuditFields holds the fields of a refund that the audit log shows. Both are null while
+// the refund is parked.
+type refundAuditFields struct {
+	Conversion  *affiliate.ConversionID `json:"conversion_id"`
+	AmountCents *int64                  `json:"amount_cents"`
+}
+
 // ParkedSale identifies a transaction with parked refunds, which is not recorded yet.
 type ParkedSale struct {
 	affiliate.Scope

@@ -243,6 +243,17 @@ func TestListDecisions_LinksSupersededDecisions(t *testing.T) {
 			t.Errorf("decision %d of the list is about %s and has the ids %v, want %s and %v", i, d.GetConversionId(), got, r.GetId(), want)
 		}
 	}
+	ofConversion, err := f.service.ListConversionDecisions(f.asViewer(), &affiliatev1.ListConversionDecisionsRequest{ConversionId: r.GetId()})
+	if err != nil || !proto.Equal(ofConversion, list) {
+		t.Errorf("ListConversionDecisions returned %v, %v, want the list of all decisions", ofConversion, err)
+	}
+	f.report(saleWithClick("order-2", f.NewClick(f.pat).ID))
+	second, err := f.service.ListConversionDecisions(f.asViewer(), &affiliatev1.ListConversionDecisionsRequest{
+		ConversionId: r.GetId(), Page: new(int32(2)), PageSize: new(int32(2)),
+	})
+	if err != nil || second.GetTotal() != 3 || len(second.GetData()) != 1 || second.GetData()[0].GetDecisionId() != chain[0] {
+		t.Errorf("page 2 of ListConversionDecisions is %v, %v, want the first decision", second, err)
+	}
 	first.SupersededBy = &chain[1]
 	if got := list.GetData()[2]; !proto.Equal(got, first) {
 		t.Errorf("the first decision is now\n%v, want\n%v", got, first)
@@ -392,6 +403,10 @@ func (f *fixture) wantNotFound(t *testing.T, name string, scope affiliate.Scope,
 		},
 		"GetConversionAttribution": func() error {
 			_, err := f.service.GetConversionAttribution(ctx, &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})
+			return err
+		},
+		"ListConversionDecisions": func() error {
+			_, err := f.service.ListConversionDecisions(ctx, &affiliatev1.ListConversionDecisionsRequest{ConversionId: conversion})
 			return err
 		},
 		"FindDecision": func() error {

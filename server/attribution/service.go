@@ -103,7 +103,22 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	page := server.PageOf(req)
+	return s.list(ctx, filter, server.PageOf(req))
+}
+
+// ListConversionDecisions returns one page of the decisions about a conversion, newest first.
+func (s *Service) ListConversionDecisions(
+	ctx context.Context, req *affiliatev1.ListConversionDecisionsRequest,
+) (*affiliatev1.ListDecisionsResponse, error) {
+	id := server.PathID[affiliate.ConversionID](req.GetConversionId())
+	list, err := s.list(ctx, attribution.DecisionFilter{Conversion: &id}, server.PageOf(req))
+	if err == nil && list.GetTotal() == 0 { // a conversion has at least one decision
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return list, err
+}
+
+func (s *Service) list(ctx context.Context, filter attribution.DecisionFilter, page affiliate.Page) (*affiliatev1.ListDecisionsResponse, error) {
 	decisions, total, err := conversions.ListDecisions(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err

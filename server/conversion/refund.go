@@ -17,7 +17,8 @@ import (
 
 // RefundConversion records a refund. If the conversion is recorded, the refund is applied
 // at once. Otherwise it is parked until the conversion is reported, and the HTTP status is
-// 202. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+// 202. The audit log has an entry, unless the caller is the merchant's server. Errors:
+// REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	refund := conversion.Refund{
@@ -28,16 +29,25 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	var applied *conversion.Reversal
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		applied = nil
+		audited := refund
 		sale, err := conversions.LockRefundedOrErased(ctx, tx, refund)
-		if err != nil || sale == nil {
-			return err
-		}
-		reversal, err := sale.Refund(&refund, now)
 		if err != nil {
 			return err
 		}
-		applied = &reversal
-		return conversions.ApplyReversal(ctx, tx, reversal)
+		if sale != nil {
+			reversal, err := sale.Refund(&refund, now)
+			if err != nil {
+				return err
+			}
+			if err := conversions.ApplyReversal(ctx, tx, reversal); err != nil {
+				return err
+			}
+			applied, audited = &reversal, reversal.Refunds[len(reversal.Refunds)-1]
+		}
+		if actor := server.ActorFrom(ctx); actor.Key == nil {
+			return tx.Audit(ctx, audited.AuditLine(actor))
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -134,6 +134,22 @@ func TestRefund_PartialLowersCommission(t *testing.T) {
 	}
 }
 
+func TestRefund_ByMemberIsInAuditLog(t *testing.T) {
+	f := newFixture(t)
+	known := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	f.mustRefund("order-1", "of the server", 100)
+	f.wantRows(0, `audit_log where action = 'conversion.refund'`)
+	for _, sale := range []string{"order-1", "unknown"} {
+		if _, err := f.service.RefundConversion(f.asOwner(), &affiliatev1.RefundConversionRequest{ExternalTransactionId: sale, ExternalRefundId: "r-" + sale}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.wantRows(1, `audit_log a join refunds r on r.id = a.resource_id where a.action = 'conversion.refund' and a.actor = $1 and a.mode = r.mode
+		and r.external_refund_id = 'r-order-1' and a.after = jsonb_build_object('conversion_id', $2::text, 'amount_cents', r.amount_cents)`, f.Owner.String(), known.GetId())
+	f.wantRows(1, `audit_log a join refunds r on r.id = a.resource_id
+		where r.external_refund_id = 'r-unknown' and a.after = '{"conversion_id": null, "amount_cents": null}'`)
+}
+
 func TestRefund_Errors(t *testing.T) {
 	f := newFixture(t)
 	f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))

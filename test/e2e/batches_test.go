@@ -298,14 +298,17 @@ func testAttributionAudit(t *testing.T, sys *system) {
 			t.Errorf("%d conversions were stored", after-before)
 		}
 	})
-	t.Run("only secret keys of the same workspace and mode can read the audit", func(t *testing.T) {
+	t.Run("only secret keys and members of the same workspace and mode can read the audit", func(t *testing.T) {
 		sys.client().get(t, path+"/decisions").wantError(http.StatusUnauthorized, "INVALID_SECRET_KEY")
-		f.merchant.get(t, path+"/decisions").wantOutcome(forbidden)
+		f.partner.get(t, path+"/decisions").wantOutcome(forbidden)
 		sys.client().withCredential(f.publicKey).get(t, path+"/decisions").wantOutcome(forbidden)
 		stranger := sys.newFixture(t, "test", nil)
 		for _, foreignPath := range []string{"/conversions/" + sale.text("id"), "/clicks/" + click, "/conversions?external_transaction_id=" + sale.text("external_transaction_id")} {
 			sys.client().withCredential(stranger.secretKey).get(t, path+foreignPath).wantOutcome(notFound)
 			sys.client().withCredential(f.merchant.inMode("live").createSecretKey(t)).get(t, path+foreignPath).wantOutcome(notFound)
+			f.merchant.get(t, path+foreignPath).wantOutcome(ok)
+			f.merchant.inMode("live").get(t, path+foreignPath).wantOutcome(notFound)
+			stranger.merchant.get(t, path+foreignPath).wantOutcome(notFound)
 		}
 	})
 }

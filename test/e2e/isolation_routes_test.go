@@ -28,8 +28,8 @@ func idRoutes(t *testing.T, kind string) (found []route) {
 
 // unrepeatable are the RPCs whose GET routes readEverything does not call. An export of
 // payouts or of the ledger adds an entry to the audit log, a statement of balances contains
-// its time, the notification log of live mode has no entries, and a look-up needs a parameter.
-var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry", "LookupPartnerConversion"}
+// its time, the notification log of live mode has no entries, and look-ups need a parameter.
+var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry", "LookupPartnerConversion", "FindDecision"}
 
 // readEverything calls the GET routes that the account may call, except those in
 // unrepeatable, and returns the responses as one text.
@@ -67,7 +67,7 @@ func testIsolationAllRoutes(t *testing.T, sys *system) {
 			}
 		}
 	}
-	merchantRoutes := idRoutes(t, merchants)
+	merchantRoutes := append(idRoutes(t, merchants), idRoutes(t, secretKeysOrMerchants)...)
 	for i, own := range fixtures {
 		for j, foreign := range fixtures {
 			if i == j {

@@ -155,12 +155,14 @@ func testMainUseCaseOverGRPC(t *testing.T, sys *system) {
 	}
 	_, err = payouts.CreatePayoutBatch(merchant, &affiliatev1.CreatePayoutBatchRequest{})
 	wantGRPCError(t, err, codes.InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED")
-	decision, err := audit.GetDecision(withCredential(secret.GetSecretKey()), &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
-	check(err)
-	if decision.GetCalculation().GetAmountCents() != 2000 {
-		t.Errorf("GetDecision returned %v, want a calculation of 2000", decision)
+	for _, reader := range []context.Context{withCredential(secret.GetSecretKey()), merchant} {
+		decision, err := audit.GetDecision(reader, &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
+		check(err)
+		if decision.GetCalculation().GetAmountCents() != 2000 {
+			t.Errorf("GetDecision returned %v, want a calculation of 2000", decision)
+		}
 	}
-	_, err = audit.GetDecision(merchant, &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
+	_, err = audit.GetDecision(partner, &affiliatev1.GetDecisionRequest{ConversionId: read.GetConversionId()})
 	wantGRPCError(t, err, codes.PermissionDenied, "FORBIDDEN")
 	policy, err := fraud.GetFraudPolicy(merchant, &affiliatev1.GetFraudPolicyRequest{ProgramId: id})
 	check(err)

@@ -51,6 +51,7 @@ func (c *referenceCalls) conversions(t *testing.T) {
 	c.call(c.server, "POST", "/api/v1/attribution/simulate", object{"event_type": "purchase", "amount_cents": 12000, "currency": "USD", "promo_code": c.promo})
 	moved := c.report("order-1004", nil)
 	c.call(c.merchant, "POST", "/api/v1/conversions/"+moved.text("id")+"/reattribute", object{"participant_id": c.otherParticipant, "reason": "The buyer named Ben's blog."})
+	c.call(c.merchant, "GET", "/api/v1/conversions/"+moved.text("id")+"/attribution/decisions", nil)
 }
 
 // report reports a sale with the given order id and with extraFields. It does not record

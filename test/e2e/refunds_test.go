@@ -53,6 +53,14 @@ func testRefunds(t *testing.T, sys *system) {
 		f.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).wantStatus(http.StatusCreated)
 		f.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).wantError(http.StatusConflict, "REFUND_DUPLICATE")
 	})
+	t.Run("a member can report a refund", func(t *testing.T) {
+		external := f.reportSale(t, click, nil).text("external_transaction_id")
+		refund := f.merchant.post(t, "/api/v1/conversions/refunds", object{"external_transaction_id": external, "external_refund_id": uniqueName("refund")}).
+			wantStatus(http.StatusCreated).wantFields(object{"status": "applied", "commission.status": "refunded"})
+		f.merchant.get(t, "/api/v1/workspace/audit-log?action=conversion.refund").wantStatus(http.StatusOK).wantFields(object{
+			"total": 1, "data.0.resourceId": refund.text("id"), "data.0.actor": f.merchant.id,
+		})
+	})
 	t.Run("a refund that arrives before its sale is stored and applied later", func(t *testing.T) {
 		external := uniqueName("early")
 		f.refund(t, external, object{"external_refund_id": "early", "amount_cents": 2500}).wantStatus(http.StatusAccepted).

@@ -264,7 +264,7 @@ var routeRules = map[string]rule{
 
 	"ReportConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ReportConversions":     {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
-	"RefundConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
+	"RefundConversion":      {accepts: secretKeysOrMerchants, permission: review, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ReportDispute":         {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ListConversions":       {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: ok, rejectedOutcome: badKey},
 	"GetConversion":         {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badKey},
@@ -272,12 +272,13 @@ var routeRules = map[string]rule{
 
 	"UpdateCustomer": {accepts: secretKeysOrMerchants, permission: runPrograms, allowedOutcome: notFound, rejectedOutcome: badKey},
 
-	"GetDecision":              {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},
-	"FindDecision":             {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badSecret},
-	"GetAttributedClick":       {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},
-	"ListDecisions":            {accepts: secretKeys, allowedOutcome: ok, rejectedOutcome: badSecret},
-	"SimulateAttribution":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badSecret},
+	"GetDecision":              {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badSecret},
+	"FindDecision":             {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: invalid, rejectedOutcome: badSecret},
+	"GetAttributedClick":       {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badSecret},
+	"ListDecisions":            {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: ok, rejectedOutcome: badSecret},
+	"SimulateAttribution":      {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: invalid, rejectedOutcome: badSecret},
 	"GetConversionAttribution": {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ListConversionDecisions":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 
 	"GetAnalyticsSummary":           {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"GetAnalyticsTimeseries":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},

@@ -1727,7 +1727,7 @@ export interface paths {
          *
          *     If no conversion has the `external_transaction_id`, the status is 202 and the
          *     refund is `parked`: it is kept for 90 days and applied when the conversion is
-         *     recorded.
+         *     recorded. The audit log has an entry for a refund that no secret key reported.
          *
          *     Errors:
          *       - REFUND_DUPLICATE: the `external_refund_id` was reported before.
@@ -1780,6 +1780,29 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getConversionAttribution"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/conversions/{conversionId}/attribution/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List conversion decisions
+         * @description Returns all decisions about a conversion, newest first. The
+         *     first decision of the first page is the current one.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listConversionDecisions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -16071,7 +16094,10 @@ export interface operations {
     getAttributedClick: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path: {
                 clickId: string;
             };
@@ -16155,7 +16181,10 @@ export interface operations {
                 /** @description The merchant's id of the transaction. */
                 external_transaction_id?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -16337,7 +16366,10 @@ export interface operations {
     getDecision: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path: {
                 conversionId: string;
             };
@@ -16559,7 +16591,10 @@ export interface operations {
                  */
                 timezone?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -16902,7 +16937,10 @@ export interface operations {
     simulateAttribution: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -17516,7 +17554,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829368",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -17528,7 +17566,7 @@ export interface operations {
                      *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -18295,7 +18333,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -19037,6 +19075,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "commissionIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829321"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkApproveCommissionsRequest"];
             };
         };
@@ -19047,6 +19092,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -19056,6 +19120,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -19090,6 +19173,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "order_canceled",
+                 *       "commissionIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829350"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkRejectCommissionsRequest"];
             };
         };
@@ -19100,6 +19191,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -19109,6 +19219,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -20678,7 +20807,10 @@ export interface operations {
     refundConversion: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -20762,7 +20894,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["INVALID_API_KEY-UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["REFUND_DUPLICATE"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -21047,6 +21179,45 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Decision"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listConversionDecisions: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                page_size?: number;
+                /** @description Alias of `page_size`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                conversionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListDecisionsResponse"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -21874,7 +22045,7 @@ export interface operations {
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
                      *           "currency": "USD",
-                     *           "balanceCents": 2225
+                     *           "balanceCents": 3875
                      *         }
                      *       ],
                      *       "total": 1,
@@ -21884,9 +22055,9 @@ export interface operations {
                      *       "totals": [
                      *         {
                      *           "currency": "USD",
-                     *           "owedToPartnersCents": 2225,
+                     *           "owedToPartnersCents": 3875,
                      *           "owedByPartnersCents": 0,
-                     *           "balanceCents": 2225,
+                     *           "balanceCents": 3875,
                      *           "participantCount": 1
                      *         }
                      *       ],
@@ -21955,7 +22126,8 @@ export interface operations {
                      *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
-                     *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",2225,,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829321",,,
+                     *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",3875,,,,
                      */
                     "text/csv": string;
                 };
@@ -25840,8 +26012,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -25997,8 +26169,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -31044,9 +31216,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",

@@ -158,6 +158,68 @@ func (x *GetConversionAttributionRequest) GetConversionId() string {
 	return ""
 }
 
+type ListConversionDecisionsRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ConversionId string                 `protobuf:"bytes,1,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConversionDecisionsRequest) Reset() {
+	*x = ListConversionDecisionsRequest{}
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConversionDecisionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConversionDecisionsRequest) ProtoMessage() {}
+
+func (x *ListConversionDecisionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConversionDecisionsRequest.ProtoReflect.Descriptor instead.
+func (*ListConversionDecisionsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListConversionDecisionsRequest) GetConversionId() string {
+	if x != nil {
+		return x.ConversionId
+	}
+	return ""
+}
+
+func (x *ListConversionDecisionsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListConversionDecisionsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
 type GetAttributedClickRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClickId       string                 `protobuf:"bytes,1,opt,name=click_id,json=clickId,proto3" json:"click_id,omitempty"`
@@ -167,7 +229,7 @@ type GetAttributedClickRequest struct {
 
 func (x *GetAttributedClickRequest) Reset() {
 	*x = GetAttributedClickRequest{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[3]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -179,7 +241,7 @@ func (x *GetAttributedClickRequest) String() string {
 func (*GetAttributedClickRequest) ProtoMessage() {}
 
 func (x *GetAttributedClickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[3]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -192,7 +254,7 @@ func (x *GetAttributedClickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAttributedClickRequest.ProtoReflect.Descriptor instead.
 func (*GetAttributedClickRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetAttributedClickRequest) GetClickId() string {
@@ -235,7 +297,7 @@ type ListDecisionsRequest struct {
 
 func (x *ListDecisionsRequest) Reset() {
 	*x = ListDecisionsRequest{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[4]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +309,7 @@ func (x *ListDecisionsRequest) String() string {
 func (*ListDecisionsRequest) ProtoMessage() {}
 
 func (x *ListDecisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[4]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +322,7 @@ func (x *ListDecisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDecisionsRequest.ProtoReflect.Descriptor instead.
 func (*ListDecisionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListDecisionsRequest) GetPage() int32 {
@@ -349,7 +411,7 @@ type ListDecisionsResponse struct {
 
 func (x *ListDecisionsResponse) Reset() {
 	*x = ListDecisionsResponse{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[5]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +423,7 @@ func (x *ListDecisionsResponse) String() string {
 func (*ListDecisionsResponse) ProtoMessage() {}
 
 func (x *ListDecisionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[5]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +436,7 @@ func (x *ListDecisionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDecisionsResponse.ProtoReflect.Descriptor instead.
 func (*ListDecisionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListDecisionsResponse) GetData() []*Decision {
@@ -468,7 +530,7 @@ type SimulateAttributionRequest struct {
 
 func (x *SimulateAttributionRequest) Reset() {
 	*x = SimulateAttributionRequest{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[6]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +542,7 @@ func (x *SimulateAttributionRequest) String() string {
 func (*SimulateAttributionRequest) ProtoMessage() {}
 
 func (x *SimulateAttributionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[6]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +555,7 @@ func (x *SimulateAttributionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SimulateAttributionRequest.ProtoReflect.Descriptor instead.
 func (*SimulateAttributionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SimulateAttributionRequest) GetEventType() EventType {
@@ -698,7 +760,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[7]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +772,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[7]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +785,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Decision) GetDecisionId() string {
@@ -868,7 +930,7 @@ type DecisionInputs struct {
 
 func (x *DecisionInputs) Reset() {
 	*x = DecisionInputs{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[8]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +942,7 @@ func (x *DecisionInputs) String() string {
 func (*DecisionInputs) ProtoMessage() {}
 
 func (x *DecisionInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[8]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +955,7 @@ func (x *DecisionInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionInputs.ProtoReflect.Descriptor instead.
 func (*DecisionInputs) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DecisionInputs) GetMode() Mode {
@@ -985,7 +1047,7 @@ type DecisionProgram struct {
 
 func (x *DecisionProgram) Reset() {
 	*x = DecisionProgram{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[9]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1059,7 @@ func (x *DecisionProgram) String() string {
 func (*DecisionProgram) ProtoMessage() {}
 
 func (x *DecisionProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[9]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1072,7 @@ func (x *DecisionProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionProgram.ProtoReflect.Descriptor instead.
 func (*DecisionProgram) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DecisionProgram) GetId() string {
@@ -1070,7 +1132,7 @@ type DecisionCandidate struct {
 
 func (x *DecisionCandidate) Reset() {
 	*x = DecisionCandidate{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[10]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1144,7 @@ func (x *DecisionCandidate) String() string {
 func (*DecisionCandidate) ProtoMessage() {}
 
 func (x *DecisionCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[10]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1157,7 @@ func (x *DecisionCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCandidate.ProtoReflect.Descriptor instead.
 func (*DecisionCandidate) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DecisionCandidate) GetType() string {
@@ -1178,7 +1240,7 @@ type DecisionStep struct {
 
 func (x *DecisionStep) Reset() {
 	*x = DecisionStep{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[11]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1252,7 @@ func (x *DecisionStep) String() string {
 func (*DecisionStep) ProtoMessage() {}
 
 func (x *DecisionStep) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[11]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1265,7 @@ func (x *DecisionStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionStep.ProtoReflect.Descriptor instead.
 func (*DecisionStep) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DecisionStep) GetOrder() int32 {
@@ -1281,7 +1343,7 @@ type DecisionCalculation struct {
 
 func (x *DecisionCalculation) Reset() {
 	*x = DecisionCalculation{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[12]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1355,7 @@ func (x *DecisionCalculation) String() string {
 func (*DecisionCalculation) ProtoMessage() {}
 
 func (x *DecisionCalculation) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[12]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1368,7 @@ func (x *DecisionCalculation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCalculation.ProtoReflect.Descriptor instead.
 func (*DecisionCalculation) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DecisionCalculation) GetBaseAmountCents() int64 {
@@ -1435,7 +1497,7 @@ type DecisionBrought struct {
 
 func (x *DecisionBrought) Reset() {
 	*x = DecisionBrought{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1509,7 @@ func (x *DecisionBrought) String() string {
 func (*DecisionBrought) ProtoMessage() {}
 
 func (x *DecisionBrought) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[13]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1522,7 @@ func (x *DecisionBrought) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionBrought.ProtoReflect.Descriptor instead.
 func (*DecisionBrought) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DecisionBrought) GetConversions() int64 {
@@ -1501,7 +1563,7 @@ type DecisionCalculationPart struct {
 
 func (x *DecisionCalculationPart) Reset() {
 	*x = DecisionCalculationPart{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1575,7 @@ func (x *DecisionCalculationPart) String() string {
 func (*DecisionCalculationPart) ProtoMessage() {}
 
 func (x *DecisionCalculationPart) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[14]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1588,7 @@ func (x *DecisionCalculationPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCalculationPart.ProtoReflect.Descriptor instead.
 func (*DecisionCalculationPart) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DecisionCalculationPart) GetProductId() string {
@@ -1646,7 +1708,7 @@ type AttributedClick struct {
 
 func (x *AttributedClick) Reset() {
 	*x = AttributedClick{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1720,7 @@ func (x *AttributedClick) String() string {
 func (*AttributedClick) ProtoMessage() {}
 
 func (x *AttributedClick) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[15]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1733,7 @@ func (x *AttributedClick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttributedClick.ProtoReflect.Descriptor instead.
 func (*AttributedClick) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttributedClick) GetId() string {
@@ -1909,7 +1971,7 @@ type ClickConversion struct {
 
 func (x *ClickConversion) Reset() {
 	*x = ClickConversion{}
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1983,7 @@ func (x *ClickConversion) String() string {
 func (*ClickConversion) ProtoMessage() {}
 
 func (x *ClickConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_attribution_proto_msgTypes[16]
+	mi := &file_affiliate_v1_attribution_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1996,7 @@ func (x *ClickConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClickConversion.ProtoReflect.Descriptor instead.
 func (*ClickConversion) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_attribution_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClickConversion) GetId() string {
@@ -1990,7 +2052,14 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x17external_transaction_id\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\x17external_transaction_id\"F\n" +
 	"\x1fGetConversionAttributionRequest\x12#\n" +
-	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"6\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xab\x01\n" +
+	"\x1eListConversionDecisionsRequest\x12#\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\x12 \n" +
+	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"6\n" +
 	"\x19GetAttributedClickRequest\x12\x19\n" +
 	"\bclick_id\x18\x01 \x01(\tR\aclickId\"\xa3\x04\n" +
 	"\x14ListDecisionsRequest\x12 \n" +
@@ -2274,14 +2343,15 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\vdecision_id\x18\x05 \x01(\tR\vdecision_id\x12:\n" +
 	"\n" +
 	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"created_at2\xba\x06\n" +
+	"created_at2\xec\a\n" +
 	"\x12AttributionService\x12\x80\x01\n" +
 	"\vGetDecision\x12 .affiliate.v1.GetDecisionRequest\x1a\x16.affiliate.v1.Decision\"7\x82\xd3\xe4\x93\x021\x12//api/v1/attribution/conversions/{conversion_id}\x12r\n" +
 	"\fFindDecision\x12!.affiliate.v1.FindDecisionRequest\x1a\x16.affiliate.v1.Decision\"'\x82\xd3\xe4\x93\x02!\x12\x1f/api/v1/attribution/conversions\x12\x8b\x01\n" +
 	"\x12GetAttributedClick\x12'.affiliate.v1.GetAttributedClickRequest\x1a\x1d.affiliate.v1.AttributedClick\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/attribution/clicks/{click_id}\x12\x7f\n" +
 	"\rListDecisions\x12\".affiliate.v1.ListDecisionsRequest\x1a#.affiliate.v1.ListDecisionsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/attribution/decisions\x12\x80\x01\n" +
 	"\x13SimulateAttribution\x12(.affiliate.v1.SimulateAttributionRequest\x1a\x16.affiliate.v1.Decision\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/api/v1/attribution/simulate\x12\x9a\x01\n" +
-	"\x18GetConversionAttribution\x12-.affiliate.v1.GetConversionAttributionRequest\x1a\x16.affiliate.v1.Decision\"7\x82\xd3\xe4\x93\x021\x12//api/v1/conversions/{conversion_id}/attributionB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x18GetConversionAttribution\x12-.affiliate.v1.GetConversionAttributionRequest\x1a\x16.affiliate.v1.Decision\"7\x82\xd3\xe4\x93\x021\x12//api/v1/conversions/{conversion_id}/attribution\x12\xaf\x01\n" +
+	"\x17ListConversionDecisions\x12,.affiliate.v1.ListConversionDecisionsRequest\x1a#.affiliate.v1.ListDecisionsResponse\"A\x82\xd3\xe4\x93\x02;\x129/api/v1/conversions/{conversion_id}/attribution/decisionsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_attribution_proto_rawDescOnce sync.Once
@@ -2295,78 +2365,81 @@ func file_affiliate_v1_attribution_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_attribution_proto_rawDescData
 }
 
-var file_affiliate_v1_attribution_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_affiliate_v1_attribution_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_affiliate_v1_attribution_proto_goTypes = []any{
 	(*GetDecisionRequest)(nil),              // 0: affiliate.v1.GetDecisionRequest
 	(*FindDecisionRequest)(nil),             // 1: affiliate.v1.FindDecisionRequest
 	(*GetConversionAttributionRequest)(nil), // 2: affiliate.v1.GetConversionAttributionRequest
-	(*GetAttributedClickRequest)(nil),       // 3: affiliate.v1.GetAttributedClickRequest
-	(*ListDecisionsRequest)(nil),            // 4: affiliate.v1.ListDecisionsRequest
-	(*ListDecisionsResponse)(nil),           // 5: affiliate.v1.ListDecisionsResponse
-	(*SimulateAttributionRequest)(nil),      // 6: affiliate.v1.SimulateAttributionRequest
-	(*Decision)(nil),                        // 7: affiliate.v1.Decision
-	(*DecisionInputs)(nil),                  // 8: affiliate.v1.DecisionInputs
-	(*DecisionProgram)(nil),                 // 9: affiliate.v1.DecisionProgram
-	(*DecisionCandidate)(nil),               // 10: affiliate.v1.DecisionCandidate
-	(*DecisionStep)(nil),                    // 11: affiliate.v1.DecisionStep
-	(*DecisionCalculation)(nil),             // 12: affiliate.v1.DecisionCalculation
-	(*DecisionBrought)(nil),                 // 13: affiliate.v1.DecisionBrought
-	(*DecisionCalculationPart)(nil),         // 14: affiliate.v1.DecisionCalculationPart
-	(*AttributedClick)(nil),                 // 15: affiliate.v1.AttributedClick
-	(*ClickConversion)(nil),                 // 16: affiliate.v1.ClickConversion
-	(EventType)(0),                          // 17: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),           // 18: google.protobuf.Timestamp
-	(*LineItem)(nil),                        // 19: affiliate.v1.LineItem
-	(*structpb.Struct)(nil),                 // 20: google.protobuf.Struct
-	(*FraudSignal)(nil),                     // 21: affiliate.v1.FraudSignal
-	(Mode)(0),                               // 22: affiliate.v1.Mode
-	(AttributionModel)(0),                   // 23: affiliate.v1.AttributionModel
-	(SignalPrecedence)(0),                   // 24: affiliate.v1.SignalPrecedence
+	(*ListConversionDecisionsRequest)(nil),  // 3: affiliate.v1.ListConversionDecisionsRequest
+	(*GetAttributedClickRequest)(nil),       // 4: affiliate.v1.GetAttributedClickRequest
+	(*ListDecisionsRequest)(nil),            // 5: affiliate.v1.ListDecisionsRequest
+	(*ListDecisionsResponse)(nil),           // 6: affiliate.v1.ListDecisionsResponse
+	(*SimulateAttributionRequest)(nil),      // 7: affiliate.v1.SimulateAttributionRequest
+	(*Decision)(nil),                        // 8: affiliate.v1.Decision
+	(*DecisionInputs)(nil),                  // 9: affiliate.v1.DecisionInputs
+	(*DecisionProgram)(nil),                 // 10: affiliate.v1.DecisionProgram
+	(*DecisionCandidate)(nil),               // 11: affiliate.v1.DecisionCandidate
+	(*DecisionStep)(nil),                    // 12: affiliate.v1.DecisionStep
+	(*DecisionCalculation)(nil),             // 13: affiliate.v1.DecisionCalculation
+	(*DecisionBrought)(nil),                 // 14: affiliate.v1.DecisionBrought
+	(*DecisionCalculationPart)(nil),         // 15: affiliate.v1.DecisionCalculationPart
+	(*AttributedClick)(nil),                 // 16: affiliate.v1.AttributedClick
+	(*ClickConversion)(nil),                 // 17: affiliate.v1.ClickConversion
+	(EventType)(0),                          // 18: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),           // 19: google.protobuf.Timestamp
+	(*LineItem)(nil),                        // 20: affiliate.v1.LineItem
+	(*structpb.Struct)(nil),                 // 21: google.protobuf.Struct
+	(*FraudSignal)(nil),                     // 22: affiliate.v1.FraudSignal
+	(Mode)(0),                               // 23: affiliate.v1.Mode
+	(AttributionModel)(0),                   // 24: affiliate.v1.AttributionModel
+	(SignalPrecedence)(0),                   // 25: affiliate.v1.SignalPrecedence
 }
 var file_affiliate_v1_attribution_proto_depIdxs = []int32{
-	7,  // 0: affiliate.v1.ListDecisionsResponse.data:type_name -> affiliate.v1.Decision
-	17, // 1: affiliate.v1.SimulateAttributionRequest.event_type:type_name -> affiliate.v1.EventType
-	18, // 2: affiliate.v1.SimulateAttributionRequest.occurred_at:type_name -> google.protobuf.Timestamp
-	19, // 3: affiliate.v1.SimulateAttributionRequest.line_items:type_name -> affiliate.v1.LineItem
-	20, // 4: affiliate.v1.SimulateAttributionRequest.metadata:type_name -> google.protobuf.Struct
-	18, // 5: affiliate.v1.Decision.decided_at:type_name -> google.protobuf.Timestamp
-	8,  // 6: affiliate.v1.Decision.inputs:type_name -> affiliate.v1.DecisionInputs
-	9,  // 7: affiliate.v1.Decision.program:type_name -> affiliate.v1.DecisionProgram
-	10, // 8: affiliate.v1.Decision.candidates:type_name -> affiliate.v1.DecisionCandidate
-	11, // 9: affiliate.v1.Decision.steps:type_name -> affiliate.v1.DecisionStep
-	20, // 10: affiliate.v1.Decision.rule:type_name -> google.protobuf.Struct
-	12, // 11: affiliate.v1.Decision.calculation:type_name -> affiliate.v1.DecisionCalculation
-	21, // 12: affiliate.v1.Decision.fraud:type_name -> affiliate.v1.FraudSignal
-	22, // 13: affiliate.v1.DecisionInputs.mode:type_name -> affiliate.v1.Mode
-	17, // 14: affiliate.v1.DecisionInputs.event_type:type_name -> affiliate.v1.EventType
-	18, // 15: affiliate.v1.DecisionInputs.occurred_at:type_name -> google.protobuf.Timestamp
-	23, // 16: affiliate.v1.DecisionProgram.model:type_name -> affiliate.v1.AttributionModel
-	24, // 17: affiliate.v1.DecisionProgram.precedence:type_name -> affiliate.v1.SignalPrecedence
-	18, // 18: affiliate.v1.DecisionCandidate.at:type_name -> google.protobuf.Timestamp
-	18, // 19: affiliate.v1.DecisionCandidate.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 20: affiliate.v1.DecisionCalculation.parts:type_name -> affiliate.v1.DecisionCalculationPart
-	13, // 21: affiliate.v1.DecisionCalculation.brought:type_name -> affiliate.v1.DecisionBrought
-	22, // 22: affiliate.v1.AttributedClick.mode:type_name -> affiliate.v1.Mode
-	18, // 23: affiliate.v1.AttributedClick.received_at:type_name -> google.protobuf.Timestamp
-	18, // 24: affiliate.v1.AttributedClick.created_at:type_name -> google.protobuf.Timestamp
-	18, // 25: affiliate.v1.AttributedClick.expires_at:type_name -> google.protobuf.Timestamp
-	16, // 26: affiliate.v1.AttributedClick.conversions:type_name -> affiliate.v1.ClickConversion
-	18, // 27: affiliate.v1.AttributedClick.converted_at:type_name -> google.protobuf.Timestamp
-	18, // 28: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 0: affiliate.v1.ListDecisionsResponse.data:type_name -> affiliate.v1.Decision
+	18, // 1: affiliate.v1.SimulateAttributionRequest.event_type:type_name -> affiliate.v1.EventType
+	19, // 2: affiliate.v1.SimulateAttributionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	20, // 3: affiliate.v1.SimulateAttributionRequest.line_items:type_name -> affiliate.v1.LineItem
+	21, // 4: affiliate.v1.SimulateAttributionRequest.metadata:type_name -> google.protobuf.Struct
+	19, // 5: affiliate.v1.Decision.decided_at:type_name -> google.protobuf.Timestamp
+	9,  // 6: affiliate.v1.Decision.inputs:type_name -> affiliate.v1.DecisionInputs
+	10, // 7: affiliate.v1.Decision.program:type_name -> affiliate.v1.DecisionProgram
+	11, // 8: affiliate.v1.Decision.candidates:type_name -> affiliate.v1.DecisionCandidate
+	12, // 9: affiliate.v1.Decision.steps:type_name -> affiliate.v1.DecisionStep
+	21, // 10: affiliate.v1.Decision.rule:type_name -> google.protobuf.Struct
+	13, // 11: affiliate.v1.Decision.calculation:type_name -> affiliate.v1.DecisionCalculation
+	22, // 12: affiliate.v1.Decision.fraud:type_name -> affiliate.v1.FraudSignal
+	23, // 13: affiliate.v1.DecisionInputs.mode:type_name -> affiliate.v1.Mode
+	18, // 14: affiliate.v1.DecisionInputs.event_type:type_name -> affiliate.v1.EventType
+	19, // 15: affiliate.v1.DecisionInputs.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 16: affiliate.v1.DecisionProgram.model:type_name -> affiliate.v1.AttributionModel
+	25, // 17: affiliate.v1.DecisionProgram.precedence:type_name -> affiliate.v1.SignalPrecedence
+	19, // 18: affiliate.v1.DecisionCandidate.at:type_name -> google.protobuf.Timestamp
+	19, // 19: affiliate.v1.DecisionCandidate.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 20: affiliate.v1.DecisionCalculation.parts:type_name -> affiliate.v1.DecisionCalculationPart
+	14, // 21: affiliate.v1.DecisionCalculation.brought:type_name -> affiliate.v1.DecisionBrought
+	23, // 22: affiliate.v1.AttributedClick.mode:type_name -> affiliate.v1.Mode
+	19, // 23: affiliate.v1.AttributedClick.received_at:type_name -> google.protobuf.Timestamp
+	19, // 24: affiliate.v1.AttributedClick.created_at:type_name -> google.protobuf.Timestamp
+	19, // 25: affiliate.v1.AttributedClick.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 26: affiliate.v1.AttributedClick.conversions:type_name -> affiliate.v1.ClickConversion
+	19, // 27: affiliate.v1.AttributedClick.converted_at:type_name -> google.protobuf.Timestamp
+	19, // 28: affiliate.v1.ClickConversion.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 29: affiliate.v1.AttributionService.GetDecision:input_type -> affiliate.v1.GetDecisionRequest
 	1,  // 30: affiliate.v1.AttributionService.FindDecision:input_type -> affiliate.v1.FindDecisionRequest
-	3,  // 31: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
-	4,  // 32: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
-	6,  // 33: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
+	4,  // 31: affiliate.v1.AttributionService.GetAttributedClick:input_type -> affiliate.v1.GetAttributedClickRequest
+	5,  // 32: affiliate.v1.AttributionService.ListDecisions:input_type -> affiliate.v1.ListDecisionsRequest
+	7,  // 33: affiliate.v1.AttributionService.SimulateAttribution:input_type -> affiliate.v1.SimulateAttributionRequest
 	2,  // 34: affiliate.v1.AttributionService.GetConversionAttribution:input_type -> affiliate.v1.GetConversionAttributionRequest
-	7,  // 35: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
-	7,  // 36: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
-	15, // 37: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
-	5,  // 38: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
-	7,  // 39: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
-	7,  // 40: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
-	35, // [35:41] is the sub-list for method output_type
-	29, // [29:35] is the sub-list for method input_type
+	3,  // 35: affiliate.v1.AttributionService.ListConversionDecisions:input_type -> affiliate.v1.ListConversionDecisionsRequest
+	8,  // 36: affiliate.v1.AttributionService.GetDecision:output_type -> affiliate.v1.Decision
+	8,  // 37: affiliate.v1.AttributionService.FindDecision:output_type -> affiliate.v1.Decision
+	16, // 38: affiliate.v1.AttributionService.GetAttributedClick:output_type -> affiliate.v1.AttributedClick
+	6,  // 39: affiliate.v1.AttributionService.ListDecisions:output_type -> affiliate.v1.ListDecisionsResponse
+	8,  // 40: affiliate.v1.AttributionService.SimulateAttribution:output_type -> affiliate.v1.Decision
+	8,  // 41: affiliate.v1.AttributionService.GetConversionAttribution:output_type -> affiliate.v1.Decision
+	6,  // 42: affiliate.v1.AttributionService.ListConversionDecisions:output_type -> affiliate.v1.ListDecisionsResponse
+	36, // [36:43] is the sub-list for method output_type
+	29, // [29:36] is the sub-list for method input_type
 	29, // [29:29] is the sub-list for extension type_name
 	29, // [29:29] is the sub-list for extension extendee
 	0,  // [0:29] is the sub-list for field type_name
@@ -2382,21 +2455,22 @@ func file_affiliate_v1_attribution_proto_init() {
 	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
-	file_affiliate_v1_attribution_proto_msgTypes[4].OneofWrappers = []any{}
-	file_affiliate_v1_attribution_proto_msgTypes[6].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[3].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[5].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[8].OneofWrappers = []any{}
-	file_affiliate_v1_attribution_proto_msgTypes[10].OneofWrappers = []any{}
-	file_affiliate_v1_attribution_proto_msgTypes[12].OneofWrappers = []any{}
-	file_affiliate_v1_attribution_proto_msgTypes[14].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[9].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[11].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_attribution_proto_rawDesc), len(file_affiliate_v1_attribution_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

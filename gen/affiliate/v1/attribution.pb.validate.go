@@ -360,6 +360,141 @@ var _ interface {
 	ErrorName() string
 } = GetConversionAttributionRequestValidationError{}
 
+// Validate checks the field values on ListConversionDecisionsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListConversionDecisionsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListConversionDecisionsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// ListConversionDecisionsRequestMultiError, or nil if none found.
+func (m *ListConversionDecisionsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListConversionDecisionsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ConversionId
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListConversionDecisionsRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListConversionDecisionsRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListConversionDecisionsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListConversionDecisionsRequestMultiError is an error wrapping multiple
+// validation errors returned by ListConversionDecisionsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type ListConversionDecisionsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListConversionDecisionsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListConversionDecisionsRequestMultiError) AllErrors() []error { return m }
+
+// ListConversionDecisionsRequestValidationError is the validation error
+// returned by ListConversionDecisionsRequest.Validate if the designated
+// constraints aren't met.
+type ListConversionDecisionsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListConversionDecisionsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListConversionDecisionsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListConversionDecisionsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListConversionDecisionsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListConversionDecisionsRequestValidationError) ErrorName() string {
+	return "ListConversionDecisionsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListConversionDecisionsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListConversionDecisionsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListConversionDecisionsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListConversionDecisionsRequestValidationError{}
+
 // Validate checks the field values on GetAttributedClickRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

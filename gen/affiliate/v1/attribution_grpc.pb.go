@@ -25,6 +25,7 @@ const (
 	AttributionService_ListDecisions_FullMethodName            = "/affiliate.v1.AttributionService/ListDecisions"
 	AttributionService_SimulateAttribution_FullMethodName      = "/affiliate.v1.AttributionService/SimulateAttribution"
 	AttributionService_GetConversionAttribution_FullMethodName = "/affiliate.v1.AttributionService/GetConversionAttribution"
+	AttributionService_ListConversionDecisions_FullMethodName  = "/affiliate.v1.AttributionService/ListConversionDecisions"
 )
 
 // AttributionServiceClient is the client API for AttributionService service.
@@ -37,9 +38,8 @@ const (
 // Decisions are kept for at least 25 months. All fields on these routes are snake_case, over
 // REST too.
 //
-// The routes under `/api/v1/attribution` need a secret key and show the data of its
-// mode. Any member can read the decision about a conversion through the dashboard
-// route.
+// The routes under `/api/v1/attribution` accept a secret key, whose mode they show, or the
+// access token of any member. The routes under `/api/v1/conversions` are for members.
 type AttributionServiceClient interface {
 	// GetDecision returns the current decision about a conversion.
 	GetDecision(ctx context.Context, in *GetDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
@@ -68,6 +68,9 @@ type AttributionServiceClient interface {
 	// GetConversionAttribution returns the current decision about a conversion, for the
 	// dashboard.
 	GetConversionAttribution(ctx context.Context, in *GetConversionAttributionRequest, opts ...grpc.CallOption) (*Decision, error)
+	// ListConversionDecisions returns all decisions about a conversion, newest first. The
+	// first decision of the first page is the current one.
+	ListConversionDecisions(ctx context.Context, in *ListConversionDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error)
 }
 
 type attributionServiceClient struct {
@@ -138,6 +141,16 @@ func (c *attributionServiceClient) GetConversionAttribution(ctx context.Context,
 	return out, nil
 }
 
+func (c *attributionServiceClient) ListConversionDecisions(ctx context.Context, in *ListConversionDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDecisionsResponse)
+	err := c.cc.Invoke(ctx, AttributionService_ListConversionDecisions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AttributionServiceServer is the server API for AttributionService service.
 // All implementations must embed UnimplementedAttributionServiceServer
 // for forward compatibility.
@@ -148,9 +161,8 @@ func (c *attributionServiceClient) GetConversionAttribution(ctx context.Context,
 // Decisions are kept for at least 25 months. All fields on these routes are snake_case, over
 // REST too.
 //
-// The routes under `/api/v1/attribution` need a secret key and show the data of its
-// mode. Any member can read the decision about a conversion through the dashboard
-// route.
+// The routes under `/api/v1/attribution` accept a secret key, whose mode they show, or the
+// access token of any member. The routes under `/api/v1/conversions` are for members.
 type AttributionServiceServer interface {
 	// GetDecision returns the current decision about a conversion.
 	GetDecision(context.Context, *GetDecisionRequest) (*Decision, error)
@@ -179,6 +191,9 @@ type AttributionServiceServer interface {
 	// GetConversionAttribution returns the current decision about a conversion, for the
 	// dashboard.
 	GetConversionAttribution(context.Context, *GetConversionAttributionRequest) (*Decision, error)
+	// ListConversionDecisions returns all decisions about a conversion, newest first. The
+	// first decision of the first page is the current one.
+	ListConversionDecisions(context.Context, *ListConversionDecisionsRequest) (*ListDecisionsResponse, error)
 	mustEmbedUnimplementedAttributionServiceServer()
 }
 
@@ -206,6 +221,9 @@ func (UnimplementedAttributionServiceServer) SimulateAttribution(context.Context
 }
 func (UnimplementedAttributionServiceServer) GetConversionAttribution(context.Context, *GetConversionAttributionRequest) (*Decision, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetConversionAttribution not implemented")
+}
+func (UnimplementedAttributionServiceServer) ListConversionDecisions(context.Context, *ListConversionDecisionsRequest) (*ListDecisionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConversionDecisions not implemented")
 }
 func (UnimplementedAttributionServiceServer) mustEmbedUnimplementedAttributionServiceServer() {}
 func (UnimplementedAttributionServiceServer) testEmbeddedByValue()                            {}
@@ -336,6 +354,24 @@ func _AttributionService_GetConversionAttribution_Handler(srv interface{}, ctx c
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AttributionService_ListConversionDecisions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConversionDecisionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AttributionServiceServer).ListConversionDecisions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AttributionService_ListConversionDecisions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AttributionServiceServer).ListConversionDecisions(ctx, req.(*ListConversionDecisionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AttributionService_ServiceDesc is the grpc.ServiceDesc for AttributionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -366,6 +402,10 @@ var AttributionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetConversionAttribution",
 			Handler:    _AttributionService_GetConversionAttribution_Handler,
+		},
+		{
+			MethodName: "ListConversionDecisions",
+			Handler:    _AttributionService_ListConversionDecisions_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

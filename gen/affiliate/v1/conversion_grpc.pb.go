@@ -36,9 +36,9 @@ const (
 // returns at once to which participant each conversion is attributed. All fields on these
 // routes are snake_case, over REST too.
 //
-// Reports and refunds need a secret key. The list and the detail accept a secret key or
-// the access token of any member. Only owners, admins, managers and finance members can
-// reattribute a conversion.
+// Reports need a secret key. The list and the detail accept a secret key or the access
+// token of any member. Refunds also accept the access token of owners, admins, managers and
+// finance members, who can also reattribute a conversion.
 type ConversionServiceClient interface {
 	// ReportConversion records one conversion and attributes it.
 	//
@@ -79,7 +79,7 @@ type ConversionServiceClient interface {
 	//
 	// If no conversion has the `external_transaction_id`, the status is 202 and the
 	// refund is `parked`: it is kept for 90 days and applied when the conversion is
-	// recorded.
+	// recorded. The audit log has an entry for a refund that no secret key reported.
 	//
 	// Errors:
 	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.
@@ -210,9 +210,9 @@ func (c *conversionServiceClient) ReattributeConversion(ctx context.Context, in 
 // returns at once to which participant each conversion is attributed. All fields on these
 // routes are snake_case, over REST too.
 //
-// Reports and refunds need a secret key. The list and the detail accept a secret key or
-// the access token of any member. Only owners, admins, managers and finance members can
-// reattribute a conversion.
+// Reports need a secret key. The list and the detail accept a secret key or the access
+// token of any member. Refunds also accept the access token of owners, admins, managers and
+// finance members, who can also reattribute a conversion.
 type ConversionServiceServer interface {
 	// ReportConversion records one conversion and attributes it.
 	//
@@ -253,7 +253,7 @@ type ConversionServiceServer interface {
 	//
 	// If no conversion has the `external_transaction_id`, the status is 202 and the
 	// refund is `parked`: it is kept for 90 days and applied when the conversion is
-	// recorded.
+	// recorded. The audit log has an entry for a refund that no secret key reported.
 	//
 	// Errors:
 	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.

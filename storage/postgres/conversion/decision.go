@@ -81,6 +81,9 @@ func decisionConditions(scope affiliate.Scope, filter attribution.DecisionFilter
 	if filter.Program != nil {
 		where.Add("d.trace #>> '{program,id}' = ?", filter.Program.String())
 	}
+	if filter.Conversion != nil {
+		where.Add("d.conversion_id = ?", *filter.Conversion)
+	}
 	where.Within("d.decided_at", filter.Decided)
 	return where
 }

@@ -128,6 +128,9 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 	}
 	checkDecisionPlan(t, "one", s.Plan(conversions.SelectDecisionSQL, s.Scope.Workspace, s.Scope.Mode, conversion),
 		"conversions_pkey", "attribution_decisions_pkey", "attribution_decisions_superseding")
+	pageSQL, pageArgs, countSQL, countArgs := conversions.DecisionListSQL(s.Scope, attribution.DecisionFilter{Conversion: &conversion})
+	checkDecisionPlan(t, "of a conversion", s.Plan(pageSQL, pageArgs...), "Scan Backward using attribution_decisions_by_conversion", "attribution_decisions_superseding")
+	checkDecisionPlan(t, "number of a conversion", s.Plan(countSQL, countArgs...), "attribution_decisions_by_conversion")
 	checkDecisionPlan(t, "by the merchant's id", s.Plan(conversions.SelectDecisionOfExternalSQL, s.Scope.Workspace, s.Scope.Mode, external),
 		"Index Scan using conversions_", "attribution_decisions_pkey", "attribution_decisions_superseding")
 	checkDecisionPlan(t, "conversions of a click", s.Plan(conversions.ConversionsOfClickSQL, s.Scope.Workspace, s.Scope.Mode, click, 100), "conversions_by_click")
