@@ -175,7 +175,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: {
 		Accept: SecretKey | merchants, Action: review, Refusal: affiliate.ReasonInvalidAPIKey,
 	},
-	affiliatev1.ConversionService_ReportDispute_FullMethodName:     {Accept: SecretKey, Refusal: affiliate.ReasonInvalidAPIKey},
+	affiliatev1.ConversionService_ReportDispute_FullMethodName: {Accept: SecretKey, Refusal: affiliate.ReasonInvalidAPIKey},
 	affiliatev1.ConversionService_ListConversions_FullMethodName: {
 		Accept: SecretKey | merchants, Action: readDashboards, Refusal: affiliate.ReasonInvalidAPIKey,
 	},

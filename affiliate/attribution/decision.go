@@ -22,6 +22,10 @@ type DecisionRecord struct {
 	// CustomerRef is the customer reference of the conversion. It is not part of the
 	// trace, because traces are kept when a buyer's data is erased.
 	CustomerRef *string
+	// ProgramName is the current name of the trace's programme. PartnerNames are the current
+	// names of the candidates' partners, by the ids of the participants.
+	ProgramName  *string
+	PartnerNames map[string]*string
 	// SupersededBy is the decision that replaced this one; nil if this one is in force.
 	SupersededBy *affiliate.DecisionID
 }
@@ -54,6 +58,9 @@ type ClickDetail struct {
 	// ConvertedAt is when the first attributed conversion of the click was reported; nil
 	// without such a conversion.
 	ConvertedAt *time.Time
+	// ProgramName and PartnerName are the current names.
+	ProgramName *string
+	PartnerName *string
 	// Conversions holds at most MaxClickConversions, oldest first.
 	Conversions []ClickConversion `db:"-"`
 }

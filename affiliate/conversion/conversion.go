@@ -250,6 +250,12 @@ type Filter struct {
 	ExternalTransactionID string // exact match
 	Program               *affiliate.ProgramID
 	Participant           *affiliate.ParticipantID
+	Status                Status
+	Flagged               *bool // as ReportOutcome.Flagged
+	Link                  *affiliate.LinkID
+	PromoCode             string // exact match, case-folded
+	Partner               *affiliate.UserID
+	CustomerRef           *string
 }
 
 // Item is a conversion with its outcome, as lists show it. Decision is the
@@ -257,8 +263,11 @@ type Filter struct {
 type Item struct {
 	Conversion Conversion
 	Decision   attribution.Decision
-	Commission *commission.Commission // of the decision in force; nil if nothing is earned
-	FraudScore int                    // 0 to 100
+	// ProgramName and PartnerName are the current names; nil if the conversion is not attributed.
+	ProgramName *string
+	PartnerName *string
+	Commission  *commission.Commission // of the decision in force; nil if nothing is earned
+	FraudScore  int                    // 0 to 100
 }
 
 // Detail is a conversion with its outcome and its refunds.

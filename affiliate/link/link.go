@@ -42,6 +42,9 @@ type Link struct {
 	// and the query parameter that carries the code.
 	Page  string `db:"-"`
 	Param string `db:"-"`
+	// ProgramName and PartnerName are the current names.
+	ProgramName string `db:"-"`
+	PartnerName string `db:"-"`
 }
 
 // Object is a link as events and the audit log show it.

@@ -54,6 +54,9 @@ type PromoCode struct {
 	Version        int       // increases by one with every change
 	CreatedAt      time.Time `db:"created_at,fixed"`
 	UpdatedAt      time.Time
+	// ProgramName and PartnerName are the current names.
+	ProgramName string `db:"-"`
+	PartnerName string `db:"-"`
 }
 
 // Object is a promo code as events and the audit log show it.

@@ -41,7 +41,7 @@ func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 	got := f.attributedClick(stored.ID)
 	want := &affiliatev1.AttributedClick{
 		Id: stored.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
-		LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST,
+		ProgramName: new("P"), PartnerName: new("Pat"), LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST,
 		LandingUrl: new("https://shop.example/a"), ReferrerDomain: new("blog.example"), SubId: new("sub"), Language: new("de"),
 		UtmSource: new("s"), UtmMedium: new("m"), UtmCampaign: new("c"), UtmTerm: new("t"), UtmContent: new("n"),
 		IsBot: true, BotReason: new("agent"), IsUnique: true, PaidPlatform: new("google"), Consent: "granted",
@@ -59,7 +59,7 @@ func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 	stored = f.NewClick(f.pat, withVisitor)
 	want = &affiliatev1.AttributedClick{
 		Id: stored.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
-		LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
+		ProgramName: new("P"), PartnerName: new("Pat"), LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
 		ReceivedAt: server.Timestamp(stored.ReceivedAt), CreatedAt: server.Timestamp(stored.CreatedAt), ExpiresAt: server.Timestamp(stored.ExpiresAt),
 	}
 	if got := f.attributedClick(stored.ID); !proto.Equal(got, want) {

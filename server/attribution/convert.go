@@ -117,6 +117,7 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 			WindowDays: int32(p.WindowDays), // #nosec G115 -- at most 365
 			Model:      server.EnumValue[affiliatev1.AttributionModel](p.Model),
 			Precedence: server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
+			Name:       d.ProgramName,
 		}
 	}
 	for i, c := range d.Trace.Candidates {
@@ -129,6 +130,9 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 			ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
 			Eligible:        c.Eligible,
 			RejectedBecause: text(c.RejectedBecause),
+		}
+		if c.Participant != nil {
+			out.Candidates[i].PartnerName = d.PartnerNames[c.Participant.String()]
 		}
 		if c.Type == attribution.ByCustomer {
 			out.Candidates[i].CustomerId = d.CustomerRef
@@ -196,7 +200,9 @@ func clickToProto(c attribution.ClickDetail) *affiliatev1.AttributedClick {
 		Id:             c.ID.String(),
 		WorkspaceId:    c.Workspace.String(),
 		ProgramId:      c.Program.String(),
+		ProgramName:    c.ProgramName,
 		ParticipantId:  c.Participant.String(),
+		PartnerName:    c.PartnerName,
 		ReferralCode:   c.ReferralCode,
 		Mode:           server.EnumValue[affiliatev1.Mode](c.Mode),
 		LandingUrl:     server.OptionalString(c.LandingURL),

@@ -68,12 +68,12 @@ func TestGetDecision_ReturnsAllDetails(t *testing.T) {
 		},
 		Program: &affiliatev1.DecisionProgram{
 			Id: f.Program.String(), WindowDays: 30, Model: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK,
-			Precedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST,
+			Precedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST, Name: new("P"),
 		},
 		Candidates: []*affiliatev1.DecisionCandidate{
-			{Type: "promo_code", PromoCode: new("spring10"), ParticipantId: new(winner.ID.String()), Eligible: true},
+			{Type: "promo_code", PromoCode: new("spring10"), ParticipantId: new(winner.ID.String()), PartnerName: new("Wanda"), Eligible: true},
 			{
-				Type: "click", ClickId: new(click.ID.String()), ParticipantId: new(f.pat.ID.String()), RejectedBecause: new("OUTRANKED"),
+				Type: "click", ClickId: new(click.ID.String()), ParticipantId: new(f.pat.ID.String()), PartnerName: new("Pat"), RejectedBecause: new("OUTRANKED"),
 				At: server.Timestamp(click.ReceivedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
 			},
 		},

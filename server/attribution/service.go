@@ -168,5 +168,8 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 		return nil, err
 	}
 	record.CustomerRef = c.CustomerRef
+	if err := conversions.NameDecision(ctx, s.db, c.Scope, &record); err != nil {
+		return nil, err
+	}
 	return toProto(record)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Limits of a conversion's metadata.
@@ -30,6 +31,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		s.checkReport(r, &found)
 	case *affiliatev1.ListConversionsRequest:
 		_, found = affiliate.ParsePeriod(r.GetDateFrom(), r.GetDateTo(), r.GetTimezone())
+		server.CheckEnum("status", r.GetStatus(), &found)
 	}
 	return found
 }

@@ -21,8 +21,11 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 	if err != nil {
 		return nil, err
 	}
-	page := server.PageOf(req)
-	items, total, err := conversions.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
+	page, scope := server.PageOf(req), server.PrincipalFrom(ctx).Scope()
+	if filter.CustomerRef, err = s.customerRef(ctx, scope, req.GetCustomerId()); err != nil {
+		return nil, err
+	}
+	items, total, err := conversions.List(ctx, s.db, scope, filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +52,10 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (conversion.Filter, error
 		ExternalTransactionID: req.GetExternalTransactionId(),
 		Program:               server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
 		Participant:           server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
+		Status:                conversion.Status(server.EnumName(req.GetStatus())), Flagged: req.Flagged,
+		Link:      server.ParseOptionalID[affiliate.LinkID](req.LinkId),
+		PromoCode: conversion.FoldPromoCode(req.GetPromoCode()),
+		Partner:   server.ParseOptionalID[affiliate.UserID](req.PartnerId),
 	}
 	return filter, wrong.Err()
 }
@@ -81,7 +88,9 @@ func itemOf(item conversion.Item) *affiliatev1.ConversionListItem {
 		Fraud:                 reported.GetFraud(),
 		FraudScore:            int32(item.FraudScore), // #nosec G115 -- at most 100
 		ProgramId:             server.OptionalID(d.Program),
+		ProgramName:           item.ProgramName,
 		ParticipantId:         server.OptionalID(d.Participant),
+		PartnerName:           item.PartnerName,
 		LinkId:                server.OptionalID(d.Link),
 		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -72,6 +73,7 @@ func TestGetConversion_ReturnsAllReportedFields(t *testing.T) {
 		Attributed: true, Attribution: reported.GetAttribution(), Commission: reported.GetCommission(), Fraud: reported.GetFraud(),
 		FraudScore: int32(f.Count(`select fraud_score from conversions`)),
 		ProgramId:  new(f.Program.String()), ParticipantId: new(f.pat.ID.String()), LinkId: new(f.pat.Link.String()),
+		ProgramName: new("P"), PartnerName: new("Pat"),
 		ClickId: new(click.ID.String()), PromoCode: new("spring"), SubscriptionId: new("sub-1"), SubId: new("s-1"),
 		CustomerRef: new(f.Texts(`select left(customer_ref, 8) from conversions`)[0]),
 		IsRecurring: true, RecurringIndex: new(int32(1)),
@@ -174,7 +176,9 @@ func TestReads_AreLimitedToScope(t *testing.T) {
 				if err != nil || len(r.GetData()) != 0 || r.GetTotal() != 0 {
 					t.Errorf("ListConversions returned %v, %v; want an empty list", r, err)
 				}
-				for _, req := range []*affiliatev1.ListConversionsRequest{{ProgramId: new(f.Program.String())}, {ParticipantId: new(f.pat.ID.String())}} {
+				for _, req := range []*affiliatev1.ListConversionsRequest{
+					{ProgramId: new(f.Program.String())}, {ParticipantId: new(f.pat.ID.String())}, {LinkId: new(f.pat.Link.String())}, {PartnerId: new(f.pat.Partner.String())},
+				} {
 					_, err = f.service.ListConversions(ctx, req)
 					pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 				}
@@ -188,13 +192,18 @@ func TestReads_AreLimitedToScope(t *testing.T) {
 }
 
 func TestListConversions_Filters(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, withPolicy(fraud.Flag))
 	click := f.NewClick(f.pat)
 	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, pgtest.Rules()), f.NewPartner("Olga"))
-	f.mustReport(purchase("order-1", click.ID))
-	f.mustReport(purchase("order-2", f.NewClick(other).ID))
-	f.mustReport(purchase("order-3", f.unknownClick()))
+	suspicious := purchase("order-1", click.ID)
+	suspicious.CustomerEmail = new(partnerEmail)
+	f.mustReport(suspicious)
+	f.mustReport(purchaseBy("c-2", "order-2", f.NewClick(other).ID))
+	unattributed := purchase("order-3", f.unknownClick())
+	unattributed.PromoCode = new("SPRING")
+	f.mustReport(unattributed)
 	f.mustReport(lead("lead-4", click.ID))
+	f.mustRefund("order-2", "refund-1", 1)
 	for i, external := range []string{"order-1", "order-2", "order-3", "lead-4"} {
 		f.Exec(`update conversions set created_at = $2 where external_transaction_id = $1`, external, time.Date(2026, 3, 1+i, 23, 30, 0, 0, time.UTC))
 	}
@@ -211,6 +220,14 @@ func TestListConversions_Filters(t *testing.T) {
 		"external id":               {&request{ExternalTransactionId: new("order-2")}, []string{"order-2"}},
 		"external id in other case": {&request{ExternalTransactionId: new("Order-2")}, nil},
 		"programme":                 {&request{ProgramId: new(other.Program.String())}, []string{"order-2"}},
+		"status":                    {&request{Status: affiliatev1.ConversionStatus_CONVERSION_STATUS_PARTIALLY_REFUNDED}, []string{"order-2"}},
+		"flagged":                   {&request{Flagged: new(true)}, []string{"order-1"}},
+		"not flagged":               {&request{Flagged: new(false)}, []string{"lead-4", "order-3", "order-2"}},
+		"link":                      {&request{LinkId: new(f.pat.Link.String())}, []string{"lead-4", "order-1"}},
+		"promo code":                {&request{PromoCode: new("Spring")}, []string{"order-3"}},
+		"partner":                   {&request{PartnerId: new(f.pat.Partner.String())}, []string{"lead-4", "order-1"}},
+		"customer":                  {&request{CustomerId: new("c-2")}, []string{"order-2"}},
+		"unknown customer":          {&request{CustomerId: new("c-3")}, nil},
 		"participant":               {&request{ParticipantId: new(f.pat.ID.String())}, []string{"lead-4", "order-1"}},
 		"several filters": {&request{
 			ParticipantId: new(f.pat.ID.String()), ProgramId: new(f.Program.String()), Attributed: new(true),

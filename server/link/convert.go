@@ -17,7 +17,9 @@ func (s *Service) toProto(l link.Link) *affiliatev1.Link {
 	out := &affiliatev1.Link{
 		Id:             l.ID.String(),
 		ProgramId:      l.Program.String(),
+		ProgramName:    l.ProgramName,
 		ParticipantId:  l.Participant.String(),
+		PartnerName:    l.PartnerName,
 		Code:           l.Code,
 		DestinationUrl: l.Page,
 		Url:            l.URL(),

@@ -36,6 +36,7 @@ func TestCreateLink(t *testing.T) {
 	now := server.Timestamp(f.Now().Truncate(time.Millisecond))
 	want := &affiliatev1.Link{
 		Id: l.GetId(), ProgramId: f.Program.String(), ParticipantId: jane.ID.String(), Code: "jane-sale",
+		ProgramName: "P", PartnerName: "Jane",
 		DestinationUrl: "https://www.brand.example/sale?via=x#top",
 		Url:            "https://www.brand.example/sale?via=jane-sale&sub_id=post+1&utm_source=blog#top",
 		ShortUrl:       l.ShortUrl, SubId: new("post 1"), Utm: &affiliatev1.Utm{Source: new("blog")},

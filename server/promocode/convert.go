@@ -23,7 +23,9 @@ func toProto(c promocode.PromoCode) *affiliatev1.PromoCode {
 	return &affiliatev1.PromoCode{
 		Id:              c.ID.String(),
 		ProgramId:       c.Program.String(),
+		ProgramName:     c.ProgramName,
 		ParticipantId:   c.Participant.String(),
+		PartnerName:     c.PartnerName,
 		Code:            c.Code,
 		DiscountType:    server.EnumValue[affiliatev1.DiscountType](c.DiscountType),
 		DiscountValue:   value,

@@ -96,6 +96,7 @@ func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePr
 		if err := promocodes.Insert(ctx, tx, code); err != nil {
 			return err
 		}
+		code.ProgramName, code.PartnerName = program.Name, owner.PartnerName
 		event := affiliate.NewEvent(scope, affiliate.EventPromoCodeCreated, at, code.Object(), nil)
 		return recordChange(ctx, tx, code, "promo_code.create", at, nil, code.Object(), event)
 	})

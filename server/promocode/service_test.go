@@ -32,7 +32,7 @@ func TestCreatePromoCode(t *testing.T) {
 	now := server.Timestamp(f.Now().Truncate(time.Millisecond))
 	want := &affiliatev1.PromoCode{
 		Id: c.GetId(), ProgramId: f.Program.String(), ParticipantId: jane.ID.String(), Code: "summer20", DiscountType: percentage, DiscountValue: 12.5,
-		MaxRedemptions: new(int64(5)), ExpiresAt: timestamppb.New(end.Truncate(time.Millisecond)), Active: true,
+		ProgramName: "P", PartnerName: "Jane", MaxRedemptions: new(int64(5)), ExpiresAt: timestamppb.New(end.Truncate(time.Millisecond)), Active: true,
 		SyncToProcessor: true, SyncStatus: affiliatev1.SyncStatus_SYNC_STATUS_PENDING, CreatedAt: now, UpdatedAt: now,
 	}
 	if !proto.Equal(c, want) {

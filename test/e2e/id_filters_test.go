@@ -25,10 +25,10 @@ func idFilters(t *testing.T) []idFilter {
 			field := r.input.Fields().Get(i)
 			name := string(field.Name())
 			isID := strings.HasSuffix(name, "_id") || name == "actor"
-			// The value of external_transaction_id is any text that the merchant has
+			// The values of external_transaction_id and customer_id are texts that the merchant has
 			// chosen, so an unknown value is not an error.
 			isID = isID && name != "last_event_id" // the number of an event in a stream
-			if isID && name != "external_transaction_id" && name != "external_id" && !strings.Contains(r.template+r.first, "{"+name+"}") {
+			if isID && name != "external_transaction_id" && name != "external_id" && name != "customer_id" && !strings.Contains(r.template+r.first, "{"+name+"}") {
 				all = append(all, idFilter{r, name, field.JSONName()})
 			}
 		}
@@ -60,6 +60,7 @@ func testIDFilters(t *testing.T, sys *system) {
 	filters := map[string]filterValues{
 		"program_id":     {[]string{f.program}, []string{neverUsed, foreignIDs["program_id"], live}},
 		"participant_id": {[]string{f.participant}, []string{neverUsed, foreignIDs["participant_id"]}},
+		"partner_id":     {[]string{f.partner.id}, []string{neverUsed, foreign.partner.id}},
 		"link_id":        {[]string{ownIDs["link_id"]}, []string{neverUsed, foreignIDs["link_id"]}},
 		"group_id":       {[]string{ownIDs["group_id"]}, []string{neverUsed, foreignIDs["group_id"]}},
 		"batch_id":       {[]string{ownIDs["batch_id"]}, []string{neverUsed, foreignIDs["batch_id"]}},

@@ -1040,7 +1040,9 @@ type DecisionProgram struct {
 	Model AttributionModel `protobuf:"varint,3,opt,name=model,proto3,enum=affiliate.v1.AttributionModel" json:"model,omitempty"`
 	// Which signal is tried first: the click (`click_first`) or the promo code
 	// (`promo_code_first`).
-	Precedence    SignalPrecedence `protobuf:"varint,4,opt,name=precedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"precedence,omitempty"`
+	Precedence SignalPrecedence `protobuf:"varint,4,opt,name=precedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"precedence,omitempty"`
+	// The current name of the programme.
+	Name          *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1103,6 +1105,13 @@ func (x *DecisionProgram) GetPrecedence() SignalPrecedence {
 	return SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED
 }
 
+func (x *DecisionProgram) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
 // DecisionCandidate is a signal that could have attributed the conversion.
 type DecisionCandidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1125,7 +1134,10 @@ type DecisionCandidate struct {
 	// another signal had priority. Null for the signal that attributed the conversion.
 	RejectedBecause *string `protobuf:"bytes,8,opt,name=rejected_because,proto3,oneof" json:"rejected_because,omitempty"`
 	// For a customer's binding, the keyed hash of the merchant's customer id.
-	CustomerId    *string `protobuf:"bytes,9,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
+	CustomerId *string `protobuf:"bytes,9,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
+	// The current name of the participant's partner, or a pseudonym after the partner's
+	// erasure. Null if the signal leads to no participant.
+	PartnerName   *string `protobuf:"bytes,10,opt,name=partner_name,proto3,oneof" json:"partner_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1219,6 +1231,13 @@ func (x *DecisionCandidate) GetRejectedBecause() string {
 func (x *DecisionCandidate) GetCustomerId() string {
 	if x != nil && x.CustomerId != nil {
 		return *x.CustomerId
+	}
+	return ""
+}
+
+func (x *DecisionCandidate) GetPartnerName() string {
+	if x != nil && x.PartnerName != nil {
+		return *x.PartnerName
 	}
 	return ""
 }
@@ -1701,7 +1720,11 @@ type AttributedClick struct {
 	PaidPlatform *string `protobuf:"bytes,30,opt,name=paid_platform,proto3,oneof" json:"paid_platform,omitempty"`
 	// The time of the report of the first conversion that is attributed to this click. Null
 	// if there is none.
-	ConvertedAt   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=converted_at,proto3" json:"converted_at,omitempty"`
+	ConvertedAt *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=converted_at,proto3" json:"converted_at,omitempty"`
+	// The current name of the programme.
+	ProgramName *string `protobuf:"bytes,32,opt,name=program_name,proto3,oneof" json:"program_name,omitempty"`
+	// The current name of the partner, or a pseudonym after the partner's erasure.
+	PartnerName   *string `protobuf:"bytes,33,opt,name=partner_name,proto3,oneof" json:"partner_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1953,6 +1976,20 @@ func (x *AttributedClick) GetConvertedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *AttributedClick) GetProgramName() string {
+	if x != nil && x.ProgramName != nil {
+		return *x.ProgramName
+	}
+	return ""
+}
+
+func (x *AttributedClick) GetPartnerName() string {
+	if x != nil && x.PartnerName != nil {
+		return *x.PartnerName
+	}
+	return ""
+}
+
 // ClickConversion is a conversion that was reported with the id of a click.
 type ClickConversion struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -2196,14 +2233,16 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"promo_code\x88\x01\x01B\v\n" +
 	"\t_currencyB\v\n" +
 	"\t_click_idB\r\n" +
-	"\v_promo_code\"\xb9\x01\n" +
+	"\v_promo_code\"\xdb\x01\n" +
 	"\x0fDecisionProgram\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vwindow_days\x18\x02 \x01(\x05R\vwindow_days\x124\n" +
 	"\x05model\x18\x03 \x01(\x0e2\x1e.affiliate.v1.AttributionModelR\x05model\x12>\n" +
 	"\n" +
 	"precedence\x18\x04 \x01(\x0e2\x1e.affiliate.v1.SignalPrecedenceR\n" +
-	"precedence\"\xca\x03\n" +
+	"precedence\x12\x17\n" +
+	"\x04name\x18\x05 \x01(\tH\x00R\x04name\x88\x01\x01B\a\n" +
+	"\x05_name\"\x84\x04\n" +
 	"\x11DecisionCandidate\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1f\n" +
 	"\bclick_id\x18\x02 \x01(\tH\x00R\bclick_id\x88\x01\x01\x12#\n" +
@@ -2217,12 +2256,15 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"expires_at\x12\x1a\n" +
 	"\beligible\x18\a \x01(\bR\beligible\x12/\n" +
 	"\x10rejected_because\x18\b \x01(\tH\x03R\x10rejected_because\x88\x01\x01\x12%\n" +
-	"\vcustomer_id\x18\t \x01(\tH\x04R\vcustomer_id\x88\x01\x01B\v\n" +
+	"\vcustomer_id\x18\t \x01(\tH\x04R\vcustomer_id\x88\x01\x01\x12'\n" +
+	"\fpartner_name\x18\n" +
+	" \x01(\tH\x05R\fpartner_name\x88\x01\x01B\v\n" +
 	"\t_click_idB\r\n" +
 	"\v_promo_codeB\x11\n" +
 	"\x0f_participant_idB\x13\n" +
 	"\x11_rejected_becauseB\x0e\n" +
-	"\f_customer_id\"l\n" +
+	"\f_customer_idB\x0f\n" +
+	"\r_partner_name\"l\n" +
 	"\fDecisionStep\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\x05R\x05order\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x18\n" +
@@ -2266,7 +2308,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x12\x1a\n" +
 	"\bleft_out\x18\a \x01(\bR\bleft_outB\v\n" +
 	"\t_rate_bpsB\x14\n" +
-	"\x12_flat_amount_cents\"\x97\v\n" +
+	"\x12_flat_amount_cents\"\x8b\f\n" +
 	"\x0fAttributedClick\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12\x1e\n" +
@@ -2312,7 +2354,9 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x02os\x18\x1c \x01(\tH\x0fR\x02os\x88\x01\x01\x12\x1c\n" +
 	"\tis_unique\x18\x1d \x01(\bR\tis_unique\x12)\n" +
 	"\rpaid_platform\x18\x1e \x01(\tH\x10R\rpaid_platform\x88\x01\x01\x12>\n" +
-	"\fconverted_at\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\fconverted_atB\n" +
+	"\fconverted_at\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\fconverted_at\x12'\n" +
+	"\fprogram_name\x18  \x01(\tH\x11R\fprogram_name\x88\x01\x01\x12'\n" +
+	"\fpartner_name\x18! \x01(\tH\x12R\fpartner_name\x88\x01\x01B\n" +
 	"\n" +
 	"\b_link_idB\x0e\n" +
 	"\f_landing_urlB\x12\n" +
@@ -2332,7 +2376,9 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\n" +
 	"\b_browserB\x05\n" +
 	"\x03_osB\x10\n" +
-	"\x0e_paid_platform\"\xfb\x01\n" +
+	"\x0e_paid_platformB\x0f\n" +
+	"\r_program_nameB\x0f\n" +
+	"\r_partner_name\"\xfb\x01\n" +
 	"\x0fClickConversion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x128\n" +
 	"\x17external_transaction_id\x18\x02 \x01(\tR\x17external_transaction_id\x12\x1e\n" +
@@ -2460,6 +2506,7 @@ func file_affiliate_v1_attribution_proto_init() {
 	file_affiliate_v1_attribution_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[9].OneofWrappers = []any{}
+	file_affiliate_v1_attribution_proto_msgTypes[10].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[11].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[15].OneofWrappers = []any{}

@@ -2017,6 +2017,10 @@ func (m *DecisionProgram) validate(all bool) error {
 
 	// no validation rules for Precedence
 
+	if m.Name != nil {
+		// no validation rules for Name
+	}
+
 	if len(errors) > 0 {
 		return DecisionProgramMultiError(errors)
 	}
@@ -2197,6 +2201,10 @@ func (m *DecisionCandidate) validate(all bool) error {
 
 	if m.CustomerId != nil {
 		// no validation rules for CustomerId
+	}
+
+	if m.PartnerName != nil {
+		// no validation rules for PartnerName
 	}
 
 	if len(errors) > 0 {
@@ -3065,6 +3073,14 @@ func (m *AttributedClick) validate(all bool) error {
 
 	if m.PaidPlatform != nil {
 		// no validation rules for PaidPlatform
+	}
+
+	if m.ProgramName != nil {
+		// no validation rules for ProgramName
+	}
+
+	if m.PartnerName != nil {
+		// no validation rules for PartnerName
 	}
 
 	if len(errors) > 0 {

@@ -1881,6 +1881,22 @@ type ListConversionsRequest struct {
 	ProgramId *string `protobuf:"bytes,9,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
 	// Only conversions that are attributed to this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
+	// Only conversions with this status.
+	Status ConversionStatus `protobuf:"varint,11,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
+	// Only conversions that the fraud rules flagged or blocked (`true`), or only the others
+	// (`false`), as `fraud.flagged` shows.
+	Flagged *bool `protobuf:"varint,12,opt,name=flagged,proto3,oneof" json:"flagged,omitempty"`
+	// Only conversions that a click on this link attributed.
+	LinkId *string `protobuf:"bytes,13,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
+	// Only conversions that were reported with this promo code. The whole code must match.
+	// Case is ignored.
+	PromoCode *string `protobuf:"bytes,14,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// Only conversions that are attributed to this partner, in any programme. This is the id
+	// of the partner's account.
+	PartnerId *string `protobuf:"bytes,15,opt,name=partner_id,proto3,oneof" json:"partner_id,omitempty"`
+	// Only conversions of the customer with this id, as the merchant reports it. The whole id
+	// must match. It is compared as a keyed hash and not stored.
+	CustomerId    *string `protobuf:"bytes,16,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1981,6 +1997,48 @@ func (x *ListConversionsRequest) GetProgramId() string {
 func (x *ListConversionsRequest) GetParticipantId() string {
 	if x != nil && x.ParticipantId != nil {
 		return *x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetStatus() ConversionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ConversionStatus_CONVERSION_STATUS_UNSPECIFIED
+}
+
+func (x *ListConversionsRequest) GetFlagged() bool {
+	if x != nil && x.Flagged != nil {
+		return *x.Flagged
+	}
+	return false
+}
+
+func (x *ListConversionsRequest) GetLinkId() string {
+	if x != nil && x.LinkId != nil {
+		return *x.LinkId
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetPromoCode() string {
+	if x != nil && x.PromoCode != nil {
+		return *x.PromoCode
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetPartnerId() string {
+	if x != nil && x.PartnerId != nil {
+		return *x.PartnerId
+	}
+	return ""
+}
+
+func (x *ListConversionsRequest) GetCustomerId() string {
+	if x != nil && x.CustomerId != nil {
+		return *x.CustomerId
 	}
 	return ""
 }
@@ -2165,7 +2223,12 @@ type ConversionListItem struct {
 	// The merchant's own label for the conversion, as reported.
 	SubId *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
 	// The ids of the sale at the payment processor. Null if only the merchant has reported it.
-	Processor     *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
+	Processor *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
+	// The current name of the programme. Null if the conversion is not attributed.
+	ProgramName *string `protobuf:"bytes,33,opt,name=program_name,proto3,oneof" json:"program_name,omitempty"`
+	// The current name of the partner, or a pseudonym after the partner's erasure. Null if the
+	// conversion is not attributed.
+	PartnerName   *string `protobuf:"bytes,34,opt,name=partner_name,proto3,oneof" json:"partner_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2424,6 +2487,20 @@ func (x *ConversionListItem) GetProcessor() *ConversionProcessor {
 	return nil
 }
 
+func (x *ConversionListItem) GetProgramName() string {
+	if x != nil && x.ProgramName != nil {
+		return *x.ProgramName
+	}
+	return ""
+}
+
+func (x *ConversionListItem) GetPartnerName() string {
+	if x != nil && x.PartnerName != nil {
+		return *x.PartnerName
+	}
+	return ""
+}
+
 // Conversion is the full record of a conversion. It has the fields of ConversionListItem,
 // with the same field numbers, and further fields.
 type Conversion struct {
@@ -2489,8 +2566,13 @@ type Conversion struct {
 	// The merchant's own label for the conversion, as reported.
 	SubId *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
 	// The ids of the sale at the payment processor. Null if only the merchant has reported it.
-	Processor  *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
-	ProductIds []string             `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	Processor *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
+	// The current name of the programme. Null if the conversion is not attributed.
+	ProgramName *string `protobuf:"bytes,33,opt,name=program_name,proto3,oneof" json:"program_name,omitempty"`
+	// The current name of the partner, or a pseudonym after the partner's erasure. Null if the
+	// conversion is not attributed.
+	PartnerName *string  `protobuf:"bytes,34,opt,name=partner_name,proto3,oneof" json:"partner_name,omitempty"`
+	ProductIds  []string `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
 	// The lines of the order, as reported.
 	LineItems []*LineItem `protobuf:"bytes,51,rep,name=line_items,proto3" json:"line_items,omitempty"`
 	// The metadata, as reported. Null if there was none.
@@ -2753,6 +2835,20 @@ func (x *Conversion) GetProcessor() *ConversionProcessor {
 		return x.Processor
 	}
 	return nil
+}
+
+func (x *Conversion) GetProgramName() string {
+	if x != nil && x.ProgramName != nil {
+		return *x.ProgramName
+	}
+	return ""
+}
+
+func (x *Conversion) GetPartnerName() string {
+	if x != nil && x.PartnerName != nil {
+		return *x.PartnerName
+	}
+	return ""
 }
 
 func (x *Conversion) GetProductIds() []string {
@@ -3092,7 +3188,7 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"_charge_idB\r\n" +
 	"\v_invoice_idB\x12\n" +
 	"\x10_subscription_idB\x0e\n" +
-	"\f_customer_id\"\xfb\x04\n" +
+	"\f_customer_id\"\xcf\a\n" +
 	"\x16ListConversionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12)\n" +
@@ -3110,7 +3206,18 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\n" +
 	"program_id\x88\x01\x01\x125\n" +
 	"\x0eparticipant_id\x18\n" +
-	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\x0eparticipant_id\x88\x01\x01B\a\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\x0eparticipant_id\x88\x01\x01\x126\n" +
+	"\x06status\x18\v \x01(\x0e2\x1e.affiliate.v1.ConversionStatusR\x06status\x12\x1d\n" +
+	"\aflagged\x18\f \x01(\bH\tR\aflagged\x88\x01\x01\x12'\n" +
+	"\alink_id\x18\r \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\n" +
+	"R\alink_id\x88\x01\x01\x12,\n" +
+	"\n" +
+	"promo_code\x18\x0e \x01(\tB\a\xfaB\x04r\x02\x18dH\vR\n" +
+	"promo_code\x88\x01\x01\x12-\n" +
+	"\n" +
+	"partner_id\x18\x0f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\fR\n" +
+	"partner_id\x88\x01\x01\x12/\n" +
+	"\vcustomer_id\x18\x10 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\rR\vcustomer_id\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\f\n" +
@@ -3122,14 +3229,21 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\v_attributedB\x1a\n" +
 	"\x18_external_transaction_idB\r\n" +
 	"\v_program_idB\x11\n" +
-	"\x0f_participant_id\"\x8f\x01\n" +
+	"\x0f_participant_idB\n" +
+	"\n" +
+	"\b_flaggedB\n" +
+	"\n" +
+	"\b_link_idB\r\n" +
+	"\v_promo_codeB\r\n" +
+	"\v_partner_idB\x0e\n" +
+	"\f_customer_id\"\x8f\x01\n" +
 	"\x17ListConversionsResponse\x124\n" +
 	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.ConversionListItemR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\";\n" +
 	"\x14GetConversionRequest\x12#\n" +
-	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xae\f\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xa2\r\n" +
 	"\x12ConversionListItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12&\n" +
@@ -3175,7 +3289,10 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
 	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
 	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12?\n" +
-	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessorB\v\n" +
+	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessor\x12'\n" +
+	"\fprogram_name\x18! \x01(\tH\n" +
+	"R\fprogram_name\x88\x01\x01\x12'\n" +
+	"\fpartner_name\x18\" \x01(\tH\vR\fpartner_name\x88\x01\x01B\v\n" +
 	"\t_currencyB\r\n" +
 	"\v_program_idB\x11\n" +
 	"\x0f_participant_idB\n" +
@@ -3186,7 +3303,9 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_customer_refB\x12\n" +
 	"\x10_subscription_idB\x12\n" +
 	"\x10_recurring_indexB\t\n" +
-	"\a_sub_id\"\xef\r\n" +
+	"\a_sub_idB\x0f\n" +
+	"\r_program_nameB\x0f\n" +
+	"\r_partner_name\"\xe3\x0e\n" +
 	"\n" +
 	"Conversion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
@@ -3233,7 +3352,10 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
 	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
 	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12?\n" +
-	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessor\x12 \n" +
+	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessor\x12'\n" +
+	"\fprogram_name\x18! \x01(\tH\n" +
+	"R\fprogram_name\x88\x01\x01\x12'\n" +
+	"\fpartner_name\x18\" \x01(\tH\vR\fpartner_name\x88\x01\x01\x12 \n" +
 	"\vproduct_ids\x182 \x03(\tR\vproduct_ids\x126\n" +
 	"\n" +
 	"line_items\x183 \x03(\v2\x16.affiliate.v1.LineItemR\n" +
@@ -3250,7 +3372,9 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_customer_refB\x12\n" +
 	"\x10_subscription_idB\x12\n" +
 	"\x10_recurring_indexB\t\n" +
-	"\a_sub_id\"\xda\x01\n" +
+	"\a_sub_idB\x0f\n" +
+	"\r_program_nameB\x0f\n" +
+	"\r_partner_name\"\xda\x01\n" +
 	"\x10ConversionRefund\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x12external_refund_id\x18\x02 \x01(\tR\x12external_refund_id\x12\"\n" +
@@ -3369,50 +3493,51 @@ var file_affiliate_v1_conversion_proto_depIdxs = []int32{
 	18, // 28: affiliate.v1.Dispute.commission:type_name -> affiliate.v1.RefundedCommission
 	31, // 29: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
 	27, // 30: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
-	23, // 31: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
-	30, // 32: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
-	27, // 33: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
-	1,  // 34: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 35: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
-	28, // 36: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
-	28, // 37: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 38: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 39: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 40: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
-	19, // 41: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
-	30, // 42: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
-	27, // 43: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
-	1,  // 44: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 45: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
-	28, // 46: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
-	28, // 47: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 48: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 49: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 50: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
-	19, // 51: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
-	5,  // 52: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
-	29, // 53: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
-	25, // 54: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
-	28, // 55: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 56: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	11, // 57: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
-	14, // 58: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
-	16, // 59: affiliate.v1.ConversionService.ReportDispute:input_type -> affiliate.v1.ReportDisputeRequest
-	20, // 60: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
-	22, // 61: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
-	4,  // 62: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	6,  // 63: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	12, // 64: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
-	15, // 65: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
-	17, // 66: affiliate.v1.ConversionService.ReportDispute:output_type -> affiliate.v1.Dispute
-	21, // 67: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
-	24, // 68: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
-	6,  // 69: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	63, // [63:70] is the sub-list for method output_type
-	56, // [56:63] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	1,  // 31: affiliate.v1.ListConversionsRequest.status:type_name -> affiliate.v1.ConversionStatus
+	23, // 32: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	30, // 33: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	27, // 34: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 35: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 36: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
+	28, // 37: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	28, // 38: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 39: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 40: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 41: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
+	19, // 42: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
+	30, // 43: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	27, // 44: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 45: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 46: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	28, // 47: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	28, // 48: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 49: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 50: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 51: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	19, // 52: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
+	5,  // 53: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	29, // 54: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	25, // 55: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	28, // 56: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 57: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 58: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 59: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	16, // 60: affiliate.v1.ConversionService.ReportDispute:input_type -> affiliate.v1.ReportDisputeRequest
+	20, // 61: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	22, // 62: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 63: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 64: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 65: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 66: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	17, // 67: affiliate.v1.ConversionService.ReportDispute:output_type -> affiliate.v1.Dispute
+	21, // 68: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	24, // 69: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 70: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	64, // [64:71] is the sub-list for method output_type
+	57, // [57:64] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }

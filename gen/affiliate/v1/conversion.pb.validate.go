@@ -3010,6 +3010,8 @@ func (m *ListConversionsRequest) validate(all bool) error {
 
 	// no validation rules for EventType
 
+	// no validation rules for Status
+
 	if m.Page != nil {
 
 		if m.GetPage() < 1 {
@@ -3127,6 +3129,72 @@ func (m *ListConversionsRequest) validate(all bool) error {
 				field:  "ParticipantId",
 				reason: "value must be a valid UUID",
 				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Flagged != nil {
+		// no validation rules for Flagged
+	}
+
+	if m.LinkId != nil {
+
+		if err := m._validateUuid(m.GetLinkId()); err != nil {
+			err = ListConversionsRequestValidationError{
+				field:  "LinkId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PromoCode != nil {
+
+		if utf8.RuneCountInString(m.GetPromoCode()) > 100 {
+			err := ListConversionsRequestValidationError{
+				field:  "PromoCode",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PartnerId != nil {
+
+		if err := m._validateUuid(m.GetPartnerId()); err != nil {
+			err = ListConversionsRequestValidationError{
+				field:  "PartnerId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.CustomerId != nil {
+
+		if utf8.RuneCountInString(m.GetCustomerId()) > 255 {
+			err := ListConversionsRequestValidationError{
+				field:  "CustomerId",
+				reason: "value length must be at most 255 runes",
 			}
 			if !all {
 				return err
@@ -3738,6 +3806,14 @@ func (m *ConversionListItem) validate(all bool) error {
 		// no validation rules for SubId
 	}
 
+	if m.ProgramName != nil {
+		// no validation rules for ProgramName
+	}
+
+	if m.PartnerName != nil {
+		// no validation rules for PartnerName
+	}
+
 	if len(errors) > 0 {
 		return ConversionListItemMultiError(errors)
 	}
@@ -4181,6 +4257,14 @@ func (m *Conversion) validate(all bool) error {
 
 	if m.SubId != nil {
 		// no validation rules for SubId
+	}
+
+	if m.ProgramName != nil {
+		// no validation rules for ProgramName
+	}
+
+	if m.PartnerName != nil {
+		// no validation rules for PartnerName
 	}
 
 	if len(errors) > 0 {

@@ -104,8 +104,8 @@ type ConversionServiceClient interface {
 	ReportDispute(ctx context.Context, in *ReportDisputeRequest, opts ...grpc.CallOption) (*Dispute, error)
 	// ListConversions returns the conversions of the mode, newest first.
 	//
-	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
-	// mode.
+	// Errors: NOT_FOUND if the programme, participant, link or partner of a filter does not
+	// exist in the mode.
 	ListConversions(ctx context.Context, in *ListConversionsRequest, opts ...grpc.CallOption) (*ListConversionsResponse, error)
 	// GetConversion returns one conversion with its refunds.
 	GetConversion(ctx context.Context, in *GetConversionRequest, opts ...grpc.CallOption) (*Conversion, error)
@@ -278,8 +278,8 @@ type ConversionServiceServer interface {
 	ReportDispute(context.Context, *ReportDisputeRequest) (*Dispute, error)
 	// ListConversions returns the conversions of the mode, newest first.
 	//
-	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
-	// mode.
+	// Errors: NOT_FOUND if the programme, participant, link or partner of a filter does not
+	// exist in the mode.
 	ListConversions(context.Context, *ListConversionsRequest) (*ListConversionsResponse, error)
 	// GetConversion returns one conversion with its refunds.
 	GetConversion(context.Context, *GetConversionRequest) (*Conversion, error)

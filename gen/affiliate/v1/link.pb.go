@@ -136,9 +136,12 @@ type Link struct {
 	// The number of clicks, without clicks by bots.
 	Clicks int64 `protobuf:"varint,11,opt,name=clicks,proto3" json:"clicks,omitempty"`
 	// The number of conversions that are attributed to clicks on this link.
-	Conversions   int64                  `protobuf:"varint,12,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	Conversions int64                  `protobuf:"varint,12,opt,name=conversions,proto3" json:"conversions,omitempty"`
+	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	ProgramName string                 `protobuf:"bytes,15,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	// The name of the partner, or a pseudonym after the partner's erasure.
+	PartnerName   string `protobuf:"bytes,16,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +272,20 @@ func (x *Link) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *Link) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *Link) GetPartnerName() string {
+	if x != nil {
+		return x.PartnerName
+	}
+	return ""
 }
 
 type ListLinksRequest struct {
@@ -1070,7 +1087,7 @@ const file_affiliate_v1_link_proto_rawDesc = "" +
 	"\t_campaignB\a\n" +
 	"\x05_termB\n" +
 	"\n" +
-	"\b_content\"\xf6\x03\n" +
+	"\b_content\"\xbc\x04\n" +
 	"\x04Link\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1090,7 +1107,9 @@ const file_affiliate_v1_link_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\f\n" +
+	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12!\n" +
+	"\fprogram_name\x18\x0f \x01(\tR\vprogramName\x12!\n" +
+	"\fpartner_name\x18\x10 \x01(\tR\vpartnerNameB\f\n" +
 	"\n" +
 	"_short_urlB\t\n" +
 	"\a_sub_id\"\x95\x02\n" +

@@ -337,6 +337,10 @@ func (m *Link) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for ProgramName
+
+	// no validation rules for PartnerName
+
 	if m.ShortUrl != nil {
 		// no validation rules for ShortUrl
 	}

@@ -161,9 +161,12 @@ type PromoCode struct {
 	// Whether the code should also exist at the payment processor.
 	SyncToProcessor bool `protobuf:"varint,12,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	// The state of the synchronisation: `none`, `pending`, `synced` or `failed`.
-	SyncStatus    SyncStatus             `protobuf:"varint,13,opt,name=sync_status,json=syncStatus,proto3,enum=affiliate.v1.SyncStatus" json:"sync_status,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	SyncStatus  SyncStatus             `protobuf:"varint,13,opt,name=sync_status,json=syncStatus,proto3,enum=affiliate.v1.SyncStatus" json:"sync_status,omitempty"`
+	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	ProgramName string                 `protobuf:"bytes,16,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	// The name of the partner, or a pseudonym after the partner's erasure.
+	PartnerName   string `protobuf:"bytes,17,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,6 +304,20 @@ func (x *PromoCode) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *PromoCode) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *PromoCode) GetPartnerName() string {
+	if x != nil {
+		return x.PartnerName
+	}
+	return ""
 }
 
 type ListPromoCodesRequest struct {
@@ -891,7 +908,7 @@ var File_affiliate_v1_promo_code_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_promo_code_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/promo_code.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x9f\x05\n" +
+	"\x1daffiliate/v1/promo_code.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe5\x05\n" +
 	"\tPromoCode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -913,7 +930,9 @@ const file_affiliate_v1_promo_code_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\v\n" +
+	"updated_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12!\n" +
+	"\fprogram_name\x18\x10 \x01(\tR\vprogramName\x12!\n" +
+	"\fpartner_name\x18\x11 \x01(\tR\vpartnerNameB\v\n" +
 	"\t_currencyB\x12\n" +
 	"\x10_max_redemptions\"\xc2\x02\n" +
 	"\x15ListPromoCodesRequest\x12\x1d\n" +

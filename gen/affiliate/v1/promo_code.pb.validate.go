@@ -167,6 +167,10 @@ func (m *PromoCode) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for ProgramName
+
+	// no validation rules for PartnerName
+
 	if m.Currency != nil {
 		// no validation rules for Currency
 	}

@@ -11,8 +11,22 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
+// decisionNames select the current names in attribution.DecisionRecord for the trace of d.
+const decisionNames = `
+	(
+		select p.name from programs p
+		where p.workspace_id = d.workspace_id and p.id = (d.trace #>> '{program,id}')::uuid
+	) as program_name,
+	(
+		select jsonb_object_agg(c.id #>> '{}', (
+			select t.partner_name from participants t
+			where t.workspace_id = d.workspace_id and t.id = (c.id #>> '{}')::uuid
+		))
+		from jsonb_path_query(d.trace, '$.candidates[*].participant_id ? (@ != null)') c (id)
+	) as partner_names`
+
 // decisionColumns select attribution.DecisionRecord from attribution_decisions d.
-var decisionColumns = postgres.Columns[attribution.Decision]("d") + `, nullif(d.trace -> 'rule', 'null') as rule,
+var decisionColumns = decisionNames + `, ` + postgres.Columns[attribution.Decision]("d") + `, nullif(d.trace -> 'rule', 'null') as rule,
 	(
 		select s.id from attribution_decisions s
 		where s.workspace_id = d.workspace_id and s.mode = d.mode and s.supersedes = d.id limit 1
@@ -43,6 +57,18 @@ var selectDecisionOfExternal = `
 // external id, which is the merchant's own id. Errors: NOT_FOUND.
 func GetDecisionByExternalID(ctx context.Context, db *postgres.DB, scope affiliate.Scope, external string) (attribution.DecisionRecord, error) {
 	return postgres.OneRow[attribution.DecisionRecord](db.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
+}
+
+// NameDecision adds the current names to the record of a simulated decision.
+func NameDecision(ctx context.Context, db *postgres.DB, scope affiliate.Scope, record *attribution.DecisionRecord) error {
+	const query = `select ` + decisionNames + ` from (select $1::uuid as workspace_id, $2::jsonb as trace) d`
+	type row struct {
+		ProgramName  *string
+		PartnerNames map[string]*string
+	}
+	names, err := postgres.OneRow[row](db.Query(ctx, query, scope.Workspace, record.Trace))
+	record.ProgramName, record.PartnerNames = names.ProgramName, names.PartnerNames
+	return err
 }
 
 // ListDecisions returns one page of decisions, newest first, including superseded ones, and
@@ -117,7 +143,9 @@ const selectClick = `
 			from conversions c
 			join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 			where c.workspace_id = x.workspace_id and c.mode = x.mode and c.click_id = x.id and d.click_id = x.id and d.attributed
-		) as converted_at
+		) as converted_at,
+		(select p.name from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id) as program_name,
+		(select t.partner_name from participants t where t.workspace_id = x.workspace_id and t.id = x.participant_id) as partner_name
 	from clicks x
 	where x.workspace_id = $1 and x.mode = $2 and x.id = $3 and x.clicked_at = $4`
 

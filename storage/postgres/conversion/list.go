@@ -18,6 +18,11 @@ import (
 // has several conditions, Postgres uses the index of one of them. It skips the rows before the
 // page in the index, and reads the rows of the page by their primary keys. The total is counted
 // in the same index up to affiliate.MaxTotal.
+//
+// There are exceptions. A filter by the status recorded, or by conversions that are not flagged,
+// reads the list of all conversions and skips the few others. A filter by flagged conversions reads
+// the suspicious ones and looks up their fraud events. The conversions of a customer are few, so
+// they are sorted. If a partner has several participants, their lists are merged.
 
 // conversionColumns select conversion.StoredConversion from conversions c.
 var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
@@ -26,17 +31,19 @@ var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + po
 // conversionItemColumns select conversionItemRow from conversions c and
 // conversionOutcome.
 var conversionItemColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
-	` + commissions.CustomerLabel + `, c.fraud_score, c.fraud_signals, d.method, d.explanation, d.clicked_at, d.expires_at,
+	p.name as program_name, t.partner_name, ` + commissions.CustomerLabel + `, c.fraud_score, c.fraud_signals, d.method, d.explanation, d.clicked_at, d.expires_at,
 	coalesce(f.action, '') as fraud_action,
 	case when m.id is not null then jsonb_build_object('ID', m.id, 'Status', m.status, 'AmountCents', m.amount_cents,
 		'Currency', m.currency, 'HoldUntil', m.hold_until, 'NeedsReview', m.needs_review) end as commission`
 
-// conversionOutcome joins the decision in force, the commission and the fraud event of
-// a conversion. The fraud event has the id of the decision.
+// conversionOutcome joins the decision in force, the commission, the fraud event, the
+// programme and the participant of a conversion. The fraud event has the id of the decision.
 const conversionOutcome = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
 	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id
-	left join fraud_events f on f.workspace_id = c.workspace_id and f.id = c.decision_id`
+	left join fraud_events f on f.workspace_id = c.workspace_id and f.id = c.decision_id
+	left join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+	left join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id`
 
 func conversionConditions(scope affiliate.Scope, filter conversion.Filter) postgres.Conditions {
 	var where postgres.Conditions
@@ -58,30 +65,85 @@ func conversionConditions(scope affiliate.Scope, filter conversion.Filter) postg
 	if filter.Participant != nil {
 		where.Add("c.participant_id = ?", *filter.Participant)
 	}
+	// Postgres uses a partial index only if its condition is in the statement as a constant.
+	if filter.Status != "" {
+		where.Add("c.status = ?", filter.Status)
+		if filter.Status != conversion.Recorded {
+			where.Add("c.status <> 'recorded'")
+		}
+	}
+	if filter.Flagged != nil {
+		// With EXISTS, Postgres could read the fraud events of all workspaces.
+		const flagged = `c.fraud_score >= 50 and coalesce((
+			select f.action <> 'observed' from fraud_events f
+			where f.workspace_id = c.workspace_id and f.id = c.decision_id), false)`
+		if *filter.Flagged {
+			where.Add(flagged)
+		} else {
+			where.Add("not (" + flagged + ")")
+		}
+	}
+	if filter.Link != nil {
+		where.Add("c.link_id = ?", *filter.Link)
+	}
+	if filter.PromoCode != "" {
+		where.Add("c.promo_code = ?", filter.PromoCode)
+	}
+	if filter.CustomerRef != nil {
+		where.Add("c.customer_ref = ?", *filter.CustomerRef)
+	}
 	return where
 }
 
-// conversionListSQL returns the statements for a page and for the total.
-func conversionListSQL(where postgres.Conditions) (page, count string) {
+// conversionListSQL returns the statements for a page and for the total. With participants, it adds
+// the condition that a conversion is attributed to one of them.
+func conversionListSQL(where *postgres.Conditions, participants []affiliate.ParticipantID) (page, count string) {
 	const newest = ` order by c.created_at desc, c.id desc`
-	from := ` from conversions c where ` + where.SQL()
+	const from = ` from conversions c where `
+	const matching = `select c.id, c.created_at` + from
+	keys := matching + where.SQL()
+	if len(participants) > 0 {
+		ofEach := matching + where.SQL() + ` and c.participant_id = p.id` + newest
+		where.Add("c.participant_id = any(?)", participants)
+		keys = `select c.id, c.created_at from unnest(` + where.Placeholder(0) + `::uuid[]) p (id) cross join lateral (` +
+			ofEach + ` limit ` + where.Placeholder(1) + `::bigint + ` + where.Placeholder(2) + `::bigint) c`
+	}
 	page = `select ` + conversionItemColumns + ` from (
-			select c.id` + from + newest + ` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `
+			` + keys + newest + ` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `
 		) k
 		join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = k.id` + conversionOutcome + newest
-	return page, postgres.CountUpTo(affiliate.MaxTotal, from)
+	return page, postgres.CountUpTo(affiliate.MaxTotal, from+where.SQL())
 }
 
 // List returns one page of conversions, newest first, and the number of rows on all
-// pages, up to MaxTotal. Errors: NOT_FOUND for the filter's programme or participant.
+// pages, up to MaxTotal. Errors: NOT_FOUND for the filter's programme, participant, link or
+// partner.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter conversion.Filter, page affiliate.Page,
 ) ([]conversion.Item, int64, error) {
 	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
+	if filter.Link != nil {
+		link := affiliate.Record{Kind: affiliate.LinkRecord, ID: affiliate.ID[affiliate.Record]{UUID: filter.Link.UUID}}
+		if known, err := postgres.ExistInMode(ctx, db, scope, []affiliate.Record{link}); err != nil {
+			return nil, 0, err
+		} else if !known {
+			return nil, 0, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+	}
+	var participants []affiliate.ParticipantID
+	if filter.Partner != nil {
+		const ofPartner = `select id from participants where workspace_id = $1 and mode = $2 and partner_id = $3 and partner_consent is null`
+		var err error
+		if participants, err = postgres.Values[affiliate.ParticipantID](ctx, db, ofPartner, scope.Workspace, scope.Mode, *filter.Partner); err != nil {
+			return nil, 0, err
+		} else if len(participants) == 0 {
+			return nil, 0, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+	}
 	where := conversionConditions(scope, filter)
-	pageSQL, countSQL := conversionListSQL(where)
+	pageSQL, countSQL := conversionListSQL(&where, participants)
 	rows, total, err := postgres.Page[conversionItemRow](ctx, db, where, page, pageSQL, countSQL)
 	items := make([]conversion.Item, len(rows))
 	for i, row := range rows {
@@ -111,6 +173,8 @@ func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affilia
 type conversionItemRow struct {
 	conversion.Conversion
 	conversion.CurrentDecision
+	ProgramName   *string
+	PartnerName   *string
 	CustomerLabel *string
 	FraudScore    int
 	FraudSignals  []fraud.Signal
@@ -130,7 +194,7 @@ func (r conversionItemRow) item() conversion.Item {
 			Explanation: r.Explanation, Program: r.Program, Participant: r.Participant, Link: r.Link, RecurringIndex: r.RecurringIndex,
 			ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 		},
-		Commission: r.Commission, FraudScore: r.FraudScore,
+		ProgramName: r.ProgramName, PartnerName: r.PartnerName, Commission: r.Commission, FraudScore: r.FraudScore,
 	}
 	item.Conversion.CustomerLabel = r.CustomerLabel
 	item.Decision.Trace.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction

@@ -6,11 +6,11 @@ import (
 )
 
 // ConversionListSQL returns the statements for a page of conversions and for the total,
-// and their arguments.
+// and their arguments. The participants are those of the partner in the filter.
 func ConversionListSQL(
-	scope affiliate.Scope, filter conversion.Filter, page affiliate.Page,
+	scope affiliate.Scope, filter conversion.Filter, participants []affiliate.ParticipantID, page affiliate.Page,
 ) (list string, listArgs []any, count string, countArgs []any) {
 	where := conversionConditions(scope, filter)
-	list, count = conversionListSQL(where)
+	list, count = conversionListSQL(&where, participants)
 	return list, append(append([]any{}, where.Args...), page.Size, page.Offset()), count, where.Args
 }

@@ -10,32 +10,37 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// row is a link with its totals, and with the page and the parameter name of its programme.
+// row is a link with its totals, with the name, the page and the parameter name of its
+// programme, and with the name of its partner.
 type row struct {
 	link.Link
 	Clicks      int64
 	Conversions int64
 	Page        string
 	Param       string
+	ProgramName string
+	PartnerName string
 }
 
 func (r row) link() link.Link {
 	r.Link.Clicks, r.Link.Conversions, r.Link.Page, r.Link.Param = r.Clicks, r.Conversions, r.Page, r.Param
+	r.Link.ProgramName, r.Link.PartnerName = r.ProgramName, r.PartnerName
 	return r.Link
 }
 
 var columns = postgres.Columns[link.Link]("l")
 
-// withTotals returns a statement that reads links with their clicks, conversions and
-// programme data. It reads the links that the statement selectLinks selects. The numbers
+// withTotals returns a statement that reads links with their clicks, conversions, programme
+// data and partner names. It reads the links that the statement selectLinks selects. The numbers
 // of clicks and conversions are the stored totals plus the deltas that are not yet added
 // to the totals.
 func withTotals(selectLinks string) string {
 	return `
 		select ` + columns + `, s.clicks + d.clicks as clicks, s.conversions + d.conversions as conversions,
-			coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param
+			coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param, p.name as program_name, t.partner_name
 		from (` + selectLinks + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.mode = l.mode and p.id = l.program_id
+		join participants t on t.workspace_id = l.workspace_id and t.id = l.participant_id
 		join link_totals s on s.workspace_id = l.workspace_id and s.link_id = l.id
 		cross join lateral (
 			select coalesce(sum(clicks), 0)::bigint as clicks, coalesce(sum(conversions), 0)::bigint as conversions

@@ -26,9 +26,14 @@ const (
 	promoCodesActive   = ` and c.active = @active`
 	promoCodesStarting = ` and c.code like @pattern`
 	newestPromoCodes   = `
-		order by c.created_at desc, c.id desc
-		limit @limit offset @offset`
+		order by c.created_at desc, c.id desc`
 )
+
+// pageOf returns the statement for a page of promo codes with their names.
+func pageOf(where string) string {
+	return `select ` + columns + nameColumns + ` from (select c.*` + where + newestPromoCodes + ` limit @limit offset @offset) c` +
+		joinNames + newestPromoCodes
+}
 
 // promoCodeListSQL returns the statements for a page and for the total. The count is
 // not used if the filter is empty, because the number of all codes of a programme is
@@ -44,7 +49,7 @@ func promoCodeListSQL(filter promocode.Filter) (page, count string) {
 	if filter.Search != "" {
 		where += promoCodesStarting
 	}
-	return `select ` + columns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
+	return pageOf(where), postgres.CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
 func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page) pgx.NamedArgs {
@@ -76,7 +81,8 @@ func List(
 	if err != nil {
 		return nil, 0, err
 	}
-	codes, err := postgres.List[promocode.PromoCode](ctx, db, list, postgres.PlanForArgs, args)
+	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
+	codes, err := postgres.AllRows(rows, err, row.code)
 	return codes, total, err
 }
 
@@ -92,7 +98,7 @@ func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 	if program != nil {
 		where += ` and t.program_id = @program`
 	}
-	return `select ` + columns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotal, where)
+	return pageOf(where), postgres.CountUpTo(affiliate.MaxTotal, where)
 }
 
 // ListOfPartner returns one page of a partner's promo codes in a mode, newest
@@ -107,6 +113,7 @@ func ListOfPartner(
 	if err := db.QueryRow(ctx, count, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	codes, err := postgres.List[promocode.PromoCode](ctx, db, list, args)
+	rows, err := db.Query(ctx, list, args)
+	codes, err := postgres.AllRows(rows, err, row.code)
 	return codes, total, err
 }

@@ -19,10 +19,29 @@ var (
 		from (values {typed rows}) as t ({columns})
 		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id`)
 	selectPromoCode = `
-		select ` + columns + `
-		from promo_codes c
+		select ` + columns + nameColumns + ` from promo_codes c` + joinNames + `
 		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4`
 )
+
+// nameColumns and joinNames select the names of the programme and the partner of promo codes c.
+const (
+	nameColumns = `, p.name as program_name, t.partner_name`
+	joinNames   = `
+		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id`
+)
+
+// row is a promo code with its names.
+type row struct {
+	promocode.PromoCode
+	ProgramName string
+	PartnerName string
+}
+
+func (r row) code() promocode.PromoCode {
+	r.PromoCode.ProgramName, r.PromoCode.PartnerName = r.ProgramName, r.PartnerName
+	return r.PromoCode
+}
 
 // Insert stores a new promo code and increments the number of promo codes. A unique index makes
 // sure that no two promo codes have the same code. Errors: PROMO_CODE_TAKEN, also if an erased
@@ -58,14 +77,16 @@ func Update(ctx context.Context, tx *postgres.Tx, c promocode.PromoCode) error {
 func Get(
 	ctx context.Context, db postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 ) (promocode.PromoCode, error) {
-	return postgres.OneRow[promocode.PromoCode](db.Query(ctx, selectPromoCode, scope.Workspace, scope.Mode, program, id))
+	found, err := postgres.OneRow[row](db.Query(ctx, selectPromoCode, scope.Workspace, scope.Mode, program, id))
+	return found.code(), err
 }
 
 // Lock locks a promo code and reads it. Errors: NOT_FOUND.
 func Lock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 ) (promocode.PromoCode, error) {
-	return postgres.OneRow[promocode.PromoCode](tx.Query(ctx, selectPromoCode+` for no key update`, scope.Workspace, scope.Mode, program, id))
+	found, err := postgres.OneRow[row](tx.Query(ctx, selectPromoCode+` for no key update of c`, scope.Workspace, scope.Mode, program, id))
+	return found.code(), err
 }
 
 var deletePromoCode = `
