@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/program"
@@ -344,4 +345,43 @@ func OptionalEnum[E Enum, N ~string](name *N) E {
 		return 0
 	}
 	return EnumValue[E](*name)
+}
+
+// Calculation converts a calculation; nil stays nil.
+func Calculation(c *attribution.Calculation) *affiliatev1.DecisionCalculation {
+	if c == nil {
+		return nil
+	}
+	out := &affiliatev1.DecisionCalculation{
+		BaseAmountCents:  c.BaseAmountCents,
+		BaseCurrency:     c.BaseCurrency,
+		NetBasis:         string(c.NetBasis),
+		Source:           string(c.Source),
+		RateBps:          c.RateBps,
+		FlatAmountCents:  c.FlatCents,
+		Parts:            make([]*affiliatev1.DecisionCalculationPart, len(c.Parts)),
+		FxRate:           c.FXRate,
+		FxDate:           c.FXDate,
+		Rounding:         c.Rounding,
+		CappedAtOrderCap: c.CappedAtOrderCap,
+		CappedAtBase:     c.CappedAtBase,
+		AmountCents:      c.AmountCents,
+		Currency:         c.Currency,
+		ReviewReasons:    c.ReviewReasons,
+	}
+	if c.PriorTotals != nil {
+		out.Brought = &affiliatev1.DecisionBrought{Conversions: c.PriorTotals.Conversions, RevenueCents: c.PriorTotals.RevenueCents}
+	}
+	for i, part := range c.Parts {
+		out.Parts[i] = &affiliatev1.DecisionCalculationPart{
+			ProductId:       part.ProductID,
+			AmountCents:     part.AmountCents,
+			Quantity:        part.Quantity,
+			RateBps:         part.RateBps,
+			FlatAmountCents: part.FlatCents,
+			Source:          string(part.Source),
+			LeftOut:         part.LeftOut,
+		}
+	}
+	return out
 }

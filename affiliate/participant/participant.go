@@ -356,3 +356,11 @@ type Order struct {
 	By        Sort
 	Ascending bool
 }
+
+// RateCounts holds the numbers of approved participants of a programme by the rate that applies
+// to them: that of the programme, that of their group, or their own.
+type RateCounts struct {
+	OfProgram int64 `db:"-"`
+	OfGroup   int64
+	Own       int64
+}

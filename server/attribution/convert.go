@@ -103,7 +103,7 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 		},
 		Candidates:   make([]*affiliatev1.DecisionCandidate, len(d.Trace.Candidates)),
 		Steps:        make([]*affiliatev1.DecisionStep, len(d.Trace.Steps)),
-		Calculation:  calculation(d.Trace.Calculation),
+		Calculation:  server.Calculation(d.Trace.Calculation),
 		Fraud:        make([]*affiliatev1.FraudSignal, len(d.Trace.Fraud)),
 		Supersedes:   server.OptionalID(d.Supersedes),
 		SupersededBy: server.OptionalID(d.SupersededBy),
@@ -155,44 +155,6 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 		}
 	}
 	return out, nil
-}
-
-func calculation(c *attribution.Calculation) *affiliatev1.DecisionCalculation {
-	if c == nil {
-		return nil
-	}
-	out := &affiliatev1.DecisionCalculation{
-		BaseAmountCents:  c.BaseAmountCents,
-		BaseCurrency:     c.BaseCurrency,
-		NetBasis:         string(c.NetBasis),
-		Source:           string(c.Source),
-		RateBps:          c.RateBps,
-		FlatAmountCents:  c.FlatCents,
-		Parts:            make([]*affiliatev1.DecisionCalculationPart, len(c.Parts)),
-		FxRate:           c.FXRate,
-		FxDate:           c.FXDate,
-		Rounding:         c.Rounding,
-		CappedAtOrderCap: c.CappedAtOrderCap,
-		CappedAtBase:     c.CappedAtBase,
-		AmountCents:      c.AmountCents,
-		Currency:         c.Currency,
-		ReviewReasons:    c.ReviewReasons,
-	}
-	if c.PriorTotals != nil {
-		out.Brought = &affiliatev1.DecisionBrought{Conversions: c.PriorTotals.Conversions, RevenueCents: c.PriorTotals.RevenueCents}
-	}
-	for i, part := range c.Parts {
-		out.Parts[i] = &affiliatev1.DecisionCalculationPart{
-			ProductId:       part.ProductID,
-			AmountCents:     part.AmountCents,
-			Quantity:        part.Quantity,
-			RateBps:         part.RateBps,
-			FlatAmountCents: part.FlatCents,
-			Source:          string(part.Source),
-			LeftOut:         part.LeftOut,
-		}
-	}
-	return out
 }
 
 func clickToProto(c attribution.ClickDetail) *affiliatev1.AttributedClick {

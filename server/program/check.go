@@ -30,6 +30,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		checkRateFields(req.GetCommissionRules(), &found)
 		patch := presentFieldsPatch(req.GetCommissionRules(), &found)
 		found = append(found, patch.Check()...)
+	case *affiliatev1.PreviewProgramRulesRequest:
+		checkPreview(req, &found)
 	case *affiliatev1.CreateGroupRequest:
 		rate := server.RateFields(req.Percentage, req.FlatAmountCents, "", &found)
 		rate.Check("", &found)

@@ -311,6 +311,9 @@ func (c *referenceCalls) programs() {
 	c.call(c.merchant, "GET", c.program, nil)
 	c.call(c.merchant, "GET", "/api/v1/programs?status=active", nil)
 	c.call(c.merchant, "GET", c.program+"/rules", nil)
+	c.call(c.merchant, "POST", c.program+"/rules/preview", object{
+		"commissionRules": object{"laterPercentage": 10}, "example": object{"amountCents": 4990, "taxCents": 800, "paymentNumber": 2},
+	})
 	group := c.call(c.merchant, "POST", c.program+"/groups", object{"name": "Ambassadors", "percentage": 30})
 	c.call(c.merchant, "PATCH", c.program+"/groups/"+group.text("id"), object{"percentage": 32.5})
 	c.call(c.merchant, "GET", c.program+"/groups", nil)

@@ -5434,6 +5434,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/programs/{programId}/rules/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview programme rules
+         * @description Returns the commission of an example under the current rules and
+         *     under changed rules, and how many participants the changed rate concerns. It stores
+         *     nothing. The rules are changed and validated in the same way as by UpdateProgram, and
+         *     the commission is computed by the same code as that of a real conversion. Signals of
+         *     the sale and the fraud rules are not checked.
+         *
+         *     Errors: NOT_FOUND if the participant of the example is not in the programme.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["previewProgramRules"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/service-tokens": {
         parameters: {
             query?: never;
@@ -9266,6 +9294,66 @@ export interface components {
             /** @description A sentence that says when events of this type are sent. */
             description: string;
         };
+        /** @description ExampleConversion is a conversion that did not happen. */
+        ExampleConversion: {
+            /**
+             * Format: int64
+             * @description The amount that is paid, in minor units of `currency`. Required for `purchase` and
+             *     `renewal`.
+             */
+            amountCents?: number | null;
+            /** @description The ISO 4217 code of the currency. Default: the programme's currency. */
+            currency?: string | null;
+            /**
+             * Format: int64
+             * @description The tax that is part of `amountCents`, in minor units. Default 0.
+             */
+            taxCents?: number | null;
+            /**
+             * Format: int64
+             * @description The shipping costs that are part of `amountCents`, in minor units. Default 0.
+             */
+            shippingCents?: number | null;
+            /**
+             * Format: int64
+             * @description The processing fees that are part of `amountCents`, in minor units. Default 0.
+             */
+            feeCents?: number | null;
+            /**
+             * @description The kind of the conversion. Default `purchase`.
+             * @enum {string|null}
+             */
+            eventType?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
+            /**
+             * Format: int32
+             * @description The number of the customer's payment, from 1. The payments before it are taken as one
+             *     month apart. Default 1.
+             */
+            paymentNumber?: number | null;
+            /** @description The lines of the order, at most 100. */
+            lineItems?: components["schemas"]["ExampleLineItem"][] | null;
+            /**
+             * Format: uuid
+             * @description The participant who earns, with the rate and the group of the participant. Default: an
+             *     approved participant without a rate, a group or earlier conversions.
+             */
+            participantId?: string | null;
+        };
+        /** @description ExampleLineItem is one line of the order of an example. */
+        ExampleLineItem: {
+            /** @description The merchant's id of the product. */
+            productId: string;
+            /**
+             * Format: int64
+             * @description The number of units. Default 1.
+             */
+            quantity?: number | null;
+            /**
+             * Format: int64
+             * @description The amount of the whole line, in minor units of the example's currency.
+             */
+            amountCents?: number | null;
+        };
         /**
          * @description Export is a link to a bundle, or the status of a bundle that is not ready. It contains only
          *     the fields of one of the two.
@@ -10751,6 +10839,28 @@ export interface components {
              */
             expiresAt: string | null;
         };
+        /**
+         * @description ParticipantRates counts the approved participants of a programme. Of the participants
+         *     with a rate of their own or of a group, at most 100,000 are counted. If there are more,
+         *     the response has the header `Total-Capped: true`.
+         */
+        ParticipantRates: {
+            /**
+             * Format: int64
+             * @description The number of participants whose general rate is that of the programme.
+             */
+            programRate: number;
+            /**
+             * Format: int64
+             * @description The number of participants whose general rate is that of their group.
+             */
+            groupRate: number;
+            /**
+             * Format: int64
+             * @description The number of participants with a rate of their own, which replaces all other rates.
+             */
+            ownRate: number;
+        };
         /** @description ParticipantToken is a token for one participation. */
         ParticipantToken: {
             /** @description The token. It is sent as `Authorization: Bearer <token>`. */
@@ -11794,6 +11904,135 @@ export interface components {
              */
             pageSize?: number | null;
         };
+        PreviewProgramRulesRequest: {
+            /**
+             * @description The changed rules. A field that is absent has the programme's value, and null has the
+             *     default. Absent: the current rules.
+             */
+            commissionRules?: components["schemas"]["CommissionRulesInput"] | null;
+            /** @description The example. */
+            example?: components["schemas"]["ExampleConversion"] | null;
+        };
+        /**
+         * @description PreviewedCalculation shows how the commission of an example was computed. It has the
+         *     fields of DecisionCalculation, with the same numbers.
+         */
+        PreviewedCalculation: {
+            /**
+             * Format: int64
+             * @description The amount to which the rate was applied, in minor units of `baseCurrency`.
+             */
+            baseAmountCents: number;
+            /** @description The currency of the conversion. Empty if the conversion has no amount. */
+            baseCurrency: string;
+            /**
+             * @description The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
+             *     `net_of_tax_shipping` or `net_of_tax_shipping_fees`.
+             */
+            netBasis: string;
+            /**
+             * @description Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+             *     `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+             *     if products of the order had rates from different sources.
+             */
+            source: string;
+            /**
+             * Format: int64
+             * @description The rate in basis points: 3000 is 30 percent. Null for a flat amount. If products
+             *     have different rates, it is their combined rate, rounded.
+             */
+            rateBps: number | null;
+            /**
+             * Format: int64
+             * @description The flat amount, in minor units of `currency`. Null for a percentage.
+             */
+            flatAmountCents: number | null;
+            /** @description The lines of the order, if product rates were applied. */
+            parts: components["schemas"]["PreviewedCalculationPart"][];
+            /**
+             * @description The exchange rate from `baseCurrency` to `currency`, as a decimal number. Null if
+             *     nothing was converted.
+             */
+            fxRate: string | null;
+            /** @description The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted. */
+            fxDate: string | null;
+            /** @description The rounding rule, always `half_up`. */
+            rounding: string;
+            /** @description Whether the amount was lowered to the highest commission for one order. */
+            cappedAtOrderCap: boolean;
+            /** @description Whether the commission was higher than `baseAmountCents` and was lowered to it. */
+            cappedAtBase: boolean;
+            /**
+             * Format: int64
+             * @description The commission, in minor units of `currency`.
+             */
+            amountCents: number;
+            currency: string;
+            /** @description Why the commission was flagged for review. Empty if it was not. */
+            reviewReasons: string[];
+            /**
+             * @description The participant's earlier conversions and revenue, which determined the tier. Null
+             *     if the rules have no tiers.
+             */
+            brought: components["schemas"]["PreviewedTotals"] | null;
+        };
+        /** @description PreviewedCalculationPart is a line of the order with its rate. */
+        PreviewedCalculationPart: {
+            productId: string;
+            /**
+             * Format: int64
+             * @description The amount of the whole line, as reported.
+             */
+            amountCents: number;
+            /** Format: int64 */
+            quantity: number;
+            /**
+             * Format: int64
+             * @description The rate in basis points. Null for a flat amount.
+             */
+            rateBps: number | null;
+            /**
+             * Format: int64
+             * @description The flat amount, in minor units of the programme's currency. The flat amount of a
+             *     product is paid for each unit. Any other flat amount is paid once for the order.
+             *     Null for a percentage.
+             */
+            flatAmountCents: number | null;
+            /** @description Where the rate of the line came from, as in `source` of the calculation. */
+            source: string;
+            /**
+             * @description Whether the flat amount was not added, because the conversion is in another currency
+             *     and no exchange rate is known.
+             */
+            leftOut: boolean;
+        };
+        /** @description PreviewedCommission is the commission of an example. */
+        PreviewedCommission: {
+            /** @description Whether the example earns a commission. */
+            earns: boolean;
+            /** @description The reason code of a decision that earns nothing. Null if the example earns. */
+            reasonCode: string | null;
+            /** @description The compared values of the check that failed. Null if the example earns. */
+            detail: string | null;
+            /** @description Null if the example earns nothing. */
+            calculation: components["schemas"]["PreviewedCalculation"] | null;
+        };
+        /**
+         * @description PreviewedTotals holds a participant's earlier conversions and revenue in the
+         *     programme.
+         */
+        PreviewedTotals: {
+            /**
+             * Format: int64
+             * @description The number of conversions, without those that were refunded in full.
+             */
+            conversions: number;
+            /**
+             * Format: int64
+             * @description The revenue of these conversions, in minor units of the programme's currency.
+             */
+            revenueCents: number;
+        };
         ProcessPayoutBatchRequest: Record<string, never>;
         /**
          * @description ProcessorConnection is the state of a connection. All fields except `connected`,
@@ -12021,6 +12260,17 @@ export interface components {
             at: string | null;
             /** @description The id of the user who made the version. */
             by: string;
+        };
+        /** @description ProgramRulesPreview compares the programme's rules with changed rules. */
+        ProgramRulesPreview: {
+            /** @description The changed rules in full. */
+            commissionRules: components["schemas"]["CommissionRules"] | null;
+            /** @description The commission of the example under the programme's rules. */
+            current: components["schemas"]["PreviewedCommission"] | null;
+            /** @description The commission of the example under the changed rules. */
+            changed: components["schemas"]["PreviewedCommission"] | null;
+            /** @description The approved participants by the rate that applies to them. */
+            participants: components["schemas"]["ParticipantRates"] | null;
         };
         /**
          * @description PromoCode is a code that a buyer enters. It attributes the conversion to a
@@ -32987,6 +33237,142 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    previewProgramRules: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "commissionRules": {
+                 *         "laterPercentage": 10
+                 *       },
+                 *       "example": {
+                 *         "amountCents": 4990,
+                 *         "paymentNumber": 2,
+                 *         "taxCents": 800
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["PreviewProgramRulesRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "net_of_tax",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "current": {
+                     *         "earns": true,
+                     *         "reasonCode": null,
+                     *         "detail": null,
+                     *         "calculation": {
+                     *           "baseAmountCents": 4190,
+                     *           "baseCurrency": "USD",
+                     *           "netBasis": "net_of_tax",
+                     *           "source": "later",
+                     *           "rateBps": 1000,
+                     *           "flatAmountCents": null,
+                     *           "parts": [],
+                     *           "fxRate": null,
+                     *           "fxDate": null,
+                     *           "rounding": "half_up",
+                     *           "cappedAtOrderCap": false,
+                     *           "cappedAtBase": false,
+                     *           "amountCents": 419,
+                     *           "currency": "USD",
+                     *           "reviewReasons": [],
+                     *           "brought": {
+                     *             "conversions": 0,
+                     *             "revenueCents": 0
+                     *           }
+                     *         }
+                     *       },
+                     *       "changed": {
+                     *         "earns": true,
+                     *         "reasonCode": null,
+                     *         "detail": null,
+                     *         "calculation": {
+                     *           "baseAmountCents": 4190,
+                     *           "baseCurrency": "USD",
+                     *           "netBasis": "net_of_tax",
+                     *           "source": "later",
+                     *           "rateBps": 1000,
+                     *           "flatAmountCents": null,
+                     *           "parts": [],
+                     *           "fxRate": null,
+                     *           "fxDate": null,
+                     *           "rounding": "half_up",
+                     *           "cappedAtOrderCap": false,
+                     *           "cappedAtBase": false,
+                     *           "amountCents": 419,
+                     *           "currency": "USD",
+                     *           "reviewReasons": [],
+                     *           "brought": {
+                     *             "conversions": 0,
+                     *             "revenueCents": 0
+                     *           }
+                     *         }
+                     *       },
+                     *       "participants": {
+                     *         "programRate": 0,
+                     *         "groupRate": 0,
+                     *         "ownRate": 0
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProgramRulesPreview"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

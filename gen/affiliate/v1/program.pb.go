@@ -2209,6 +2209,819 @@ func (x *ListProgramRulesResponse) GetLimit() int32 {
 	return 0
 }
 
+type PreviewProgramRulesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// gRPC only: the fields that are given. Over REST, these are the keys of the JSON body.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The changed rules. A field that is absent has the programme's value, and null has the
+	// default. Absent: the current rules.
+	CommissionRules *CommissionRules `protobuf:"bytes,3,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
+	// The example.
+	Example       *ExampleConversion `protobuf:"bytes,4,opt,name=example,proto3" json:"example,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewProgramRulesRequest) Reset() {
+	*x = PreviewProgramRulesRequest{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewProgramRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewProgramRulesRequest) ProtoMessage() {}
+
+func (x *PreviewProgramRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewProgramRulesRequest.ProtoReflect.Descriptor instead.
+func (*PreviewProgramRulesRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PreviewProgramRulesRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *PreviewProgramRulesRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *PreviewProgramRulesRequest) GetCommissionRules() *CommissionRules {
+	if x != nil {
+		return x.CommissionRules
+	}
+	return nil
+}
+
+func (x *PreviewProgramRulesRequest) GetExample() *ExampleConversion {
+	if x != nil {
+		return x.Example
+	}
+	return nil
+}
+
+// ExampleConversion is a conversion that did not happen.
+type ExampleConversion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The amount that is paid, in minor units of `currency`. Required for `purchase` and
+	// `renewal`.
+	AmountCents *int64 `protobuf:"varint,1,opt,name=amount_cents,json=amountCents,proto3,oneof" json:"amount_cents,omitempty"`
+	// The ISO 4217 code of the currency. Default: the programme's currency.
+	Currency *string `protobuf:"bytes,2,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// The tax that is part of `amountCents`, in minor units. Default 0.
+	TaxCents *int64 `protobuf:"varint,3,opt,name=tax_cents,json=taxCents,proto3,oneof" json:"tax_cents,omitempty"`
+	// The shipping costs that are part of `amountCents`, in minor units. Default 0.
+	ShippingCents *int64 `protobuf:"varint,4,opt,name=shipping_cents,json=shippingCents,proto3,oneof" json:"shipping_cents,omitempty"`
+	// The processing fees that are part of `amountCents`, in minor units. Default 0.
+	FeeCents *int64 `protobuf:"varint,5,opt,name=fee_cents,json=feeCents,proto3,oneof" json:"fee_cents,omitempty"`
+	// The kind of the conversion. Default `purchase`.
+	EventType EventType `protobuf:"varint,6,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The number of the customer's payment, from 1. The payments before it are taken as one
+	// month apart. Default 1.
+	PaymentNumber *int32 `protobuf:"varint,7,opt,name=payment_number,json=paymentNumber,proto3,oneof" json:"payment_number,omitempty"`
+	// The lines of the order, at most 100.
+	LineItems []*ExampleLineItem `protobuf:"bytes,8,rep,name=line_items,json=lineItems,proto3" json:"line_items,omitempty"`
+	// The participant who earns, with the rate and the group of the participant. Default: an
+	// approved participant without a rate, a group or earlier conversions.
+	ParticipantId *string `protobuf:"bytes,9,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExampleConversion) Reset() {
+	*x = ExampleConversion{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExampleConversion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExampleConversion) ProtoMessage() {}
+
+func (x *ExampleConversion) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExampleConversion.ProtoReflect.Descriptor instead.
+func (*ExampleConversion) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExampleConversion) GetAmountCents() int64 {
+	if x != nil && x.AmountCents != nil {
+		return *x.AmountCents
+	}
+	return 0
+}
+
+func (x *ExampleConversion) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
+func (x *ExampleConversion) GetTaxCents() int64 {
+	if x != nil && x.TaxCents != nil {
+		return *x.TaxCents
+	}
+	return 0
+}
+
+func (x *ExampleConversion) GetShippingCents() int64 {
+	if x != nil && x.ShippingCents != nil {
+		return *x.ShippingCents
+	}
+	return 0
+}
+
+func (x *ExampleConversion) GetFeeCents() int64 {
+	if x != nil && x.FeeCents != nil {
+		return *x.FeeCents
+	}
+	return 0
+}
+
+func (x *ExampleConversion) GetEventType() EventType {
+	if x != nil {
+		return x.EventType
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *ExampleConversion) GetPaymentNumber() int32 {
+	if x != nil && x.PaymentNumber != nil {
+		return *x.PaymentNumber
+	}
+	return 0
+}
+
+func (x *ExampleConversion) GetLineItems() []*ExampleLineItem {
+	if x != nil {
+		return x.LineItems
+	}
+	return nil
+}
+
+func (x *ExampleConversion) GetParticipantId() string {
+	if x != nil && x.ParticipantId != nil {
+		return *x.ParticipantId
+	}
+	return ""
+}
+
+// ExampleLineItem is one line of the order of an example.
+type ExampleLineItem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's id of the product.
+	ProductId string `protobuf:"bytes,1,opt,name=product_id,json=productId,proto3" json:"product_id,omitempty"`
+	// The number of units. Default 1.
+	Quantity *int64 `protobuf:"varint,2,opt,name=quantity,proto3,oneof" json:"quantity,omitempty"`
+	// The amount of the whole line, in minor units of the example's currency.
+	AmountCents   int64 `protobuf:"varint,3,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExampleLineItem) Reset() {
+	*x = ExampleLineItem{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExampleLineItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExampleLineItem) ProtoMessage() {}
+
+func (x *ExampleLineItem) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExampleLineItem.ProtoReflect.Descriptor instead.
+func (*ExampleLineItem) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExampleLineItem) GetProductId() string {
+	if x != nil {
+		return x.ProductId
+	}
+	return ""
+}
+
+func (x *ExampleLineItem) GetQuantity() int64 {
+	if x != nil && x.Quantity != nil {
+		return *x.Quantity
+	}
+	return 0
+}
+
+func (x *ExampleLineItem) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+// ProgramRulesPreview compares the programme's rules with changed rules.
+type ProgramRulesPreview struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The changed rules in full.
+	CommissionRules *CommissionRules `protobuf:"bytes,1,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
+	// The commission of the example under the programme's rules.
+	Current *PreviewedCommission `protobuf:"bytes,2,opt,name=current,proto3" json:"current,omitempty"`
+	// The commission of the example under the changed rules.
+	Changed *PreviewedCommission `protobuf:"bytes,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	// The approved participants by the rate that applies to them.
+	Participants  *ParticipantRates `protobuf:"bytes,4,opt,name=participants,proto3" json:"participants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramRulesPreview) Reset() {
+	*x = ProgramRulesPreview{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramRulesPreview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramRulesPreview) ProtoMessage() {}
+
+func (x *ProgramRulesPreview) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramRulesPreview.ProtoReflect.Descriptor instead.
+func (*ProgramRulesPreview) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ProgramRulesPreview) GetCommissionRules() *CommissionRules {
+	if x != nil {
+		return x.CommissionRules
+	}
+	return nil
+}
+
+func (x *ProgramRulesPreview) GetCurrent() *PreviewedCommission {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *ProgramRulesPreview) GetChanged() *PreviewedCommission {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ProgramRulesPreview) GetParticipants() *ParticipantRates {
+	if x != nil {
+		return x.Participants
+	}
+	return nil
+}
+
+// PreviewedCommission is the commission of an example.
+type PreviewedCommission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the example earns a commission.
+	Earns bool `protobuf:"varint,1,opt,name=earns,proto3" json:"earns,omitempty"`
+	// The reason code of a decision that earns nothing. Null if the example earns.
+	ReasonCode *string `protobuf:"bytes,2,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	// The compared values of the check that failed. Null if the example earns.
+	Detail *string `protobuf:"bytes,3,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
+	// Null if the example earns nothing.
+	Calculation   *PreviewedCalculation `protobuf:"bytes,4,opt,name=calculation,proto3" json:"calculation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewedCommission) Reset() {
+	*x = PreviewedCommission{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewedCommission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewedCommission) ProtoMessage() {}
+
+func (x *PreviewedCommission) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewedCommission.ProtoReflect.Descriptor instead.
+func (*PreviewedCommission) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PreviewedCommission) GetEarns() bool {
+	if x != nil {
+		return x.Earns
+	}
+	return false
+}
+
+func (x *PreviewedCommission) GetReasonCode() string {
+	if x != nil && x.ReasonCode != nil {
+		return *x.ReasonCode
+	}
+	return ""
+}
+
+func (x *PreviewedCommission) GetDetail() string {
+	if x != nil && x.Detail != nil {
+		return *x.Detail
+	}
+	return ""
+}
+
+func (x *PreviewedCommission) GetCalculation() *PreviewedCalculation {
+	if x != nil {
+		return x.Calculation
+	}
+	return nil
+}
+
+// ParticipantRates counts the approved participants of a programme. Of the participants
+// with a rate of their own or of a group, at most 100,000 are counted. If there are more,
+// the response has the header `Total-Capped: true`.
+type ParticipantRates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of participants whose general rate is that of the programme.
+	ProgramRate int64 `protobuf:"varint,1,opt,name=program_rate,json=programRate,proto3" json:"program_rate,omitempty"`
+	// The number of participants whose general rate is that of their group.
+	GroupRate int64 `protobuf:"varint,2,opt,name=group_rate,json=groupRate,proto3" json:"group_rate,omitempty"`
+	// The number of participants with a rate of their own, which replaces all other rates.
+	OwnRate       int64 `protobuf:"varint,3,opt,name=own_rate,json=ownRate,proto3" json:"own_rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantRates) Reset() {
+	*x = ParticipantRates{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantRates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantRates) ProtoMessage() {}
+
+func (x *ParticipantRates) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantRates.ProtoReflect.Descriptor instead.
+func (*ParticipantRates) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ParticipantRates) GetProgramRate() int64 {
+	if x != nil {
+		return x.ProgramRate
+	}
+	return 0
+}
+
+func (x *ParticipantRates) GetGroupRate() int64 {
+	if x != nil {
+		return x.GroupRate
+	}
+	return 0
+}
+
+func (x *ParticipantRates) GetOwnRate() int64 {
+	if x != nil {
+		return x.OwnRate
+	}
+	return 0
+}
+
+// PreviewedCalculation shows how the commission of an example was computed. It has the
+// fields of DecisionCalculation, with the same numbers.
+type PreviewedCalculation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The amount to which the rate was applied, in minor units of `baseCurrency`.
+	BaseAmountCents int64 `protobuf:"varint,1,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The currency of the conversion. Empty if the conversion has no amount.
+	BaseCurrency string `protobuf:"bytes,2,opt,name=base_currency,json=baseCurrency,proto3" json:"base_currency,omitempty"`
+	// The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
+	// `net_of_tax_shipping` or `net_of_tax_shipping_fees`.
+	NetBasis string `protobuf:"bytes,3,opt,name=net_basis,json=netBasis,proto3" json:"net_basis,omitempty"`
+	// Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+	// `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+	// if products of the order had rates from different sources.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// The rate in basis points: 3000 is 30 percent. Null for a flat amount. If products
+	// have different rates, it is their combined rate, rounded.
+	RateBps *int64 `protobuf:"varint,5,opt,name=rate_bps,json=rateBps,proto3,oneof" json:"rate_bps,omitempty"`
+	// The flat amount, in minor units of `currency`. Null for a percentage.
+	FlatAmountCents *int64 `protobuf:"varint,6,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// The lines of the order, if product rates were applied.
+	Parts []*PreviewedCalculationPart `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The exchange rate from `baseCurrency` to `currency`, as a decimal number. Null if
+	// nothing was converted.
+	FxRate *string `protobuf:"bytes,8,opt,name=fx_rate,json=fxRate,proto3,oneof" json:"fx_rate,omitempty"`
+	// The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted.
+	FxDate *string `protobuf:"bytes,9,opt,name=fx_date,json=fxDate,proto3,oneof" json:"fx_date,omitempty"`
+	// The rounding rule, always `half_up`.
+	Rounding string `protobuf:"bytes,10,opt,name=rounding,proto3" json:"rounding,omitempty"`
+	// Whether the amount was lowered to the highest commission for one order.
+	CappedAtOrderCap bool `protobuf:"varint,11,opt,name=capped_at_order_cap,json=cappedAtOrderCap,proto3" json:"capped_at_order_cap,omitempty"`
+	// Whether the commission was higher than `baseAmountCents` and was lowered to it.
+	CappedAtBase bool `protobuf:"varint,12,opt,name=capped_at_base,json=cappedAtBase,proto3" json:"capped_at_base,omitempty"`
+	// The commission, in minor units of `currency`.
+	AmountCents int64  `protobuf:"varint,13,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Why the commission was flagged for review. Empty if it was not.
+	ReviewReasons []string `protobuf:"bytes,15,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
+	// The participant's earlier conversions and revenue, which determined the tier. Null
+	// if the rules have no tiers.
+	Brought       *PreviewedTotals `protobuf:"bytes,16,opt,name=brought,proto3" json:"brought,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewedCalculation) Reset() {
+	*x = PreviewedCalculation{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewedCalculation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewedCalculation) ProtoMessage() {}
+
+func (x *PreviewedCalculation) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewedCalculation.ProtoReflect.Descriptor instead.
+func (*PreviewedCalculation) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PreviewedCalculation) GetBaseAmountCents() int64 {
+	if x != nil {
+		return x.BaseAmountCents
+	}
+	return 0
+}
+
+func (x *PreviewedCalculation) GetBaseCurrency() string {
+	if x != nil {
+		return x.BaseCurrency
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetNetBasis() string {
+	if x != nil {
+		return x.NetBasis
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetRateBps() int64 {
+	if x != nil && x.RateBps != nil {
+		return *x.RateBps
+	}
+	return 0
+}
+
+func (x *PreviewedCalculation) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+func (x *PreviewedCalculation) GetParts() []*PreviewedCalculationPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *PreviewedCalculation) GetFxRate() string {
+	if x != nil && x.FxRate != nil {
+		return *x.FxRate
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetFxDate() string {
+	if x != nil && x.FxDate != nil {
+		return *x.FxDate
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetRounding() string {
+	if x != nil {
+		return x.Rounding
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetCappedAtOrderCap() bool {
+	if x != nil {
+		return x.CappedAtOrderCap
+	}
+	return false
+}
+
+func (x *PreviewedCalculation) GetCappedAtBase() bool {
+	if x != nil {
+		return x.CappedAtBase
+	}
+	return false
+}
+
+func (x *PreviewedCalculation) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *PreviewedCalculation) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *PreviewedCalculation) GetReviewReasons() []string {
+	if x != nil {
+		return x.ReviewReasons
+	}
+	return nil
+}
+
+func (x *PreviewedCalculation) GetBrought() *PreviewedTotals {
+	if x != nil {
+		return x.Brought
+	}
+	return nil
+}
+
+// PreviewedTotals holds a participant's earlier conversions and revenue in the
+// programme.
+type PreviewedTotals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of conversions, without those that were refunded in full.
+	Conversions int64 `protobuf:"varint,1,opt,name=conversions,proto3" json:"conversions,omitempty"`
+	// The revenue of these conversions, in minor units of the programme's currency.
+	RevenueCents  int64 `protobuf:"varint,2,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewedTotals) Reset() {
+	*x = PreviewedTotals{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewedTotals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewedTotals) ProtoMessage() {}
+
+func (x *PreviewedTotals) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewedTotals.ProtoReflect.Descriptor instead.
+func (*PreviewedTotals) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PreviewedTotals) GetConversions() int64 {
+	if x != nil {
+		return x.Conversions
+	}
+	return 0
+}
+
+func (x *PreviewedTotals) GetRevenueCents() int64 {
+	if x != nil {
+		return x.RevenueCents
+	}
+	return 0
+}
+
+// PreviewedCalculationPart is a line of the order with its rate.
+type PreviewedCalculationPart struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,json=productId,proto3" json:"product_id,omitempty"`
+	// The amount of the whole line, as reported.
+	AmountCents int64 `protobuf:"varint,2,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	Quantity    int64 `protobuf:"varint,3,opt,name=quantity,proto3" json:"quantity,omitempty"`
+	// The rate in basis points. Null for a flat amount.
+	RateBps *int64 `protobuf:"varint,4,opt,name=rate_bps,json=rateBps,proto3,oneof" json:"rate_bps,omitempty"`
+	// The flat amount, in minor units of the programme's currency. The flat amount of a
+	// product is paid for each unit. Any other flat amount is paid once for the order.
+	// Null for a percentage.
+	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// Where the rate of the line came from, as in `source` of the calculation.
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// Whether the flat amount was not added, because the conversion is in another currency
+	// and no exchange rate is known.
+	LeftOut       bool `protobuf:"varint,7,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewedCalculationPart) Reset() {
+	*x = PreviewedCalculationPart{}
+	mi := &file_affiliate_v1_program_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewedCalculationPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewedCalculationPart) ProtoMessage() {}
+
+func (x *PreviewedCalculationPart) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_program_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewedCalculationPart.ProtoReflect.Descriptor instead.
+func (*PreviewedCalculationPart) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PreviewedCalculationPart) GetProductId() string {
+	if x != nil {
+		return x.ProductId
+	}
+	return ""
+}
+
+func (x *PreviewedCalculationPart) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *PreviewedCalculationPart) GetQuantity() int64 {
+	if x != nil {
+		return x.Quantity
+	}
+	return 0
+}
+
+func (x *PreviewedCalculationPart) GetRateBps() int64 {
+	if x != nil && x.RateBps != nil {
+		return *x.RateBps
+	}
+	return 0
+}
+
+func (x *PreviewedCalculationPart) GetFlatAmountCents() int64 {
+	if x != nil && x.FlatAmountCents != nil {
+		return *x.FlatAmountCents
+	}
+	return 0
+}
+
+func (x *PreviewedCalculationPart) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PreviewedCalculationPart) GetLeftOut() bool {
+	if x != nil {
+		return x.LeftOut
+	}
+	return false
+}
+
 // Group is a set of participants of a programme with a common rate.
 type Group struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -2229,7 +3042,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	mi := &file_affiliate_v1_program_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +3054,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[18]
+	mi := &file_affiliate_v1_program_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +3067,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Group) GetId() string {
@@ -2326,7 +3139,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	mi := &file_affiliate_v1_program_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +3151,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[19]
+	mi := &file_affiliate_v1_program_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +3164,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListGroupsRequest) GetProgramId() string {
@@ -2391,7 +3204,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	mi := &file_affiliate_v1_program_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +3216,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[20]
+	mi := &file_affiliate_v1_program_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +3229,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListGroupsResponse) GetData() []*Group {
@@ -2464,7 +3277,7 @@ type CreateGroupRequest struct {
 
 func (x *CreateGroupRequest) Reset() {
 	*x = CreateGroupRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	mi := &file_affiliate_v1_program_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +3289,7 @@ func (x *CreateGroupRequest) String() string {
 func (*CreateGroupRequest) ProtoMessage() {}
 
 func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[21]
+	mi := &file_affiliate_v1_program_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +3302,7 @@ func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
 func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateGroupRequest) GetProgramId() string {
@@ -2540,7 +3353,7 @@ type UpdateGroupRequest struct {
 
 func (x *UpdateGroupRequest) Reset() {
 	*x = UpdateGroupRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	mi := &file_affiliate_v1_program_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +3365,7 @@ func (x *UpdateGroupRequest) String() string {
 func (*UpdateGroupRequest) ProtoMessage() {}
 
 func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[22]
+	mi := &file_affiliate_v1_program_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +3378,7 @@ func (x *UpdateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateGroupRequest.ProtoReflect.Descriptor instead.
 func (*UpdateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UpdateGroupRequest) GetProgramId() string {
@@ -2620,7 +3433,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	mi := &file_affiliate_v1_program_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +3445,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[23]
+	mi := &file_affiliate_v1_program_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +3458,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteGroupRequest) GetProgramId() string {
@@ -2670,7 +3483,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	mi := &file_affiliate_v1_program_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +3495,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[24]
+	mi := &file_affiliate_v1_program_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +3508,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{33}
 }
 
 // ApplicationQuestion is a question to partners who apply to a programme.
@@ -2719,7 +3532,7 @@ type ApplicationQuestion struct {
 
 func (x *ApplicationQuestion) Reset() {
 	*x = ApplicationQuestion{}
-	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	mi := &file_affiliate_v1_program_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +3544,7 @@ func (x *ApplicationQuestion) String() string {
 func (*ApplicationQuestion) ProtoMessage() {}
 
 func (x *ApplicationQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_program_proto_msgTypes[25]
+	mi := &file_affiliate_v1_program_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +3557,7 @@ func (x *ApplicationQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationQuestion.ProtoReflect.Descriptor instead.
 func (*ApplicationQuestion) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplicationQuestion) GetKey() string {
@@ -3044,7 +3857,99 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x1a.affiliate.v1.ProgramRulesR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xdf\x02\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x87\x02\n" +
+	"\x1aPreviewProgramRulesRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12H\n" +
+	"\x10commission_rules\x18\x03 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x0fcommissionRules\x12C\n" +
+	"\aexample\x18\x04 \x01(\v2\x1f.affiliate.v1.ExampleConversionB\b\xfaB\x05\x8a\x01\x02\x10\x01R\aexample\"\x83\x05\n" +
+	"\x11ExampleConversion\x126\n" +
+	"\famount_cents\x18\x01 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\vamountCents\x88\x01\x01\x125\n" +
+	"\bcurrency\x18\x02 \x01(\tB\x14\xfaB\x11r\x0f2\r^[A-Za-z]{3}$H\x01R\bcurrency\x88\x01\x01\x120\n" +
+	"\ttax_cents\x18\x03 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x02R\btaxCents\x88\x01\x01\x12:\n" +
+	"\x0eshipping_cents\x18\x04 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x03R\rshippingCents\x88\x01\x01\x120\n" +
+	"\tfee_cents\x18\x05 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x04R\bfeeCents\x88\x01\x01\x126\n" +
+	"\n" +
+	"event_type\x18\x06 \x01(\x0e2\x17.affiliate.v1.EventTypeR\teventType\x126\n" +
+	"\x0epayment_number\x18\a \x01(\x05B\n" +
+	"\xfaB\a\x1a\x05\x18\xe8\a(\x01H\x05R\rpaymentNumber\x88\x01\x01\x12F\n" +
+	"\n" +
+	"line_items\x18\b \x03(\v2\x1d.affiliate.v1.ExampleLineItemB\b\xfaB\x05\x92\x01\x02\x10dR\tlineItems\x124\n" +
+	"\x0eparticipant_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01B\x0f\n" +
+	"\r_amount_centsB\v\n" +
+	"\t_currencyB\f\n" +
+	"\n" +
+	"_tax_centsB\x11\n" +
+	"\x0f_shipping_centsB\f\n" +
+	"\n" +
+	"_fee_centsB\x11\n" +
+	"\x0f_payment_numberB\x11\n" +
+	"\x0f_participant_id\"\xaa\x01\n" +
+	"\x0fExampleLineItem\x12)\n" +
+	"\n" +
+	"product_id\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\tproductId\x12,\n" +
+	"\bquantity\x18\x02 \x01(\x03B\v\xfaB\b\"\x06\x18\xc0\x84=(\x01H\x00R\bquantity\x88\x01\x01\x121\n" +
+	"\famount_cents\x18\x03 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00R\vamountCentsB\v\n" +
+	"\t_quantity\"\x9d\x02\n" +
+	"\x13ProgramRulesPreview\x12H\n" +
+	"\x10commission_rules\x18\x01 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x0fcommissionRules\x12;\n" +
+	"\acurrent\x18\x02 \x01(\v2!.affiliate.v1.PreviewedCommissionR\acurrent\x12;\n" +
+	"\achanged\x18\x03 \x01(\v2!.affiliate.v1.PreviewedCommissionR\achanged\x12B\n" +
+	"\fparticipants\x18\x04 \x01(\v2\x1e.affiliate.v1.ParticipantRatesR\fparticipants\"\xcf\x01\n" +
+	"\x13PreviewedCommission\x12\x14\n" +
+	"\x05earns\x18\x01 \x01(\bR\x05earns\x12$\n" +
+	"\vreason_code\x18\x02 \x01(\tH\x00R\n" +
+	"reasonCode\x88\x01\x01\x12\x1b\n" +
+	"\x06detail\x18\x03 \x01(\tH\x01R\x06detail\x88\x01\x01\x12D\n" +
+	"\vcalculation\x18\x04 \x01(\v2\".affiliate.v1.PreviewedCalculationR\vcalculationB\x0e\n" +
+	"\f_reason_codeB\t\n" +
+	"\a_detail\"o\n" +
+	"\x10ParticipantRates\x12!\n" +
+	"\fprogram_rate\x18\x01 \x01(\x03R\vprogramRate\x12\x1d\n" +
+	"\n" +
+	"group_rate\x18\x02 \x01(\x03R\tgroupRate\x12\x19\n" +
+	"\bown_rate\x18\x03 \x01(\x03R\aownRate\"\xb2\x05\n" +
+	"\x14PreviewedCalculation\x12*\n" +
+	"\x11base_amount_cents\x18\x01 \x01(\x03R\x0fbaseAmountCents\x12#\n" +
+	"\rbase_currency\x18\x02 \x01(\tR\fbaseCurrency\x12\x1b\n" +
+	"\tnet_basis\x18\x03 \x01(\tR\bnetBasis\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x1e\n" +
+	"\brate_bps\x18\x05 \x01(\x03H\x00R\arateBps\x88\x01\x01\x12/\n" +
+	"\x11flat_amount_cents\x18\x06 \x01(\x03H\x01R\x0fflatAmountCents\x88\x01\x01\x12<\n" +
+	"\x05parts\x18\a \x03(\v2&.affiliate.v1.PreviewedCalculationPartR\x05parts\x12\x1c\n" +
+	"\afx_rate\x18\b \x01(\tH\x02R\x06fxRate\x88\x01\x01\x12\x1c\n" +
+	"\afx_date\x18\t \x01(\tH\x03R\x06fxDate\x88\x01\x01\x12\x1a\n" +
+	"\brounding\x18\n" +
+	" \x01(\tR\brounding\x12-\n" +
+	"\x13capped_at_order_cap\x18\v \x01(\bR\x10cappedAtOrderCap\x12$\n" +
+	"\x0ecapped_at_base\x18\f \x01(\bR\fcappedAtBase\x12!\n" +
+	"\famount_cents\x18\r \x01(\x03R\vamountCents\x12\x1a\n" +
+	"\bcurrency\x18\x0e \x01(\tR\bcurrency\x12%\n" +
+	"\x0ereview_reasons\x18\x0f \x03(\tR\rreviewReasons\x127\n" +
+	"\abrought\x18\x10 \x01(\v2\x1d.affiliate.v1.PreviewedTotalsR\abroughtB\v\n" +
+	"\t_rate_bpsB\x14\n" +
+	"\x12_flat_amount_centsB\n" +
+	"\n" +
+	"\b_fx_rateB\n" +
+	"\n" +
+	"\b_fx_date\"X\n" +
+	"\x0fPreviewedTotals\x12 \n" +
+	"\vconversions\x18\x01 \x01(\x03R\vconversions\x12#\n" +
+	"\rrevenue_cents\x18\x02 \x01(\x03R\frevenueCents\"\x9f\x02\n" +
+	"\x18PreviewedCalculationPart\x12\x1d\n" +
+	"\n" +
+	"product_id\x18\x01 \x01(\tR\tproductId\x12!\n" +
+	"\famount_cents\x18\x02 \x01(\x03R\vamountCents\x12\x1a\n" +
+	"\bquantity\x18\x03 \x01(\x03R\bquantity\x12\x1e\n" +
+	"\brate_bps\x18\x04 \x01(\x03H\x00R\arateBps\x88\x01\x01\x12/\n" +
+	"\x11flat_amount_cents\x18\x05 \x01(\x03H\x01R\x0fflatAmountCents\x88\x01\x01\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x19\n" +
+	"\bleft_out\x18\a \x01(\bR\aleftOutB\v\n" +
+	"\t_rate_bpsB\x14\n" +
+	"\x12_flat_amount_cents\"\xdf\x02\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3145,7 +4050,7 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x17QUESTION_TYPE_LONG_TEXT\x10\x02\x12\x15\n" +
 	"\x11QUESTION_TYPE_URL\x10\x03\x12\x18\n" +
 	"\x14QUESTION_TYPE_SELECT\x10\x04\x12\x1a\n" +
-	"\x16QUESTION_TYPE_CHECKBOX\x10\x052\xd9\v\n" +
+	"\x16QUESTION_TYPE_CHECKBOX\x10\x052\xf6\f\n" +
 	"\x0eProgramService\x12g\n" +
 	"\rCreateProgram\x12\".affiliate.v1.CreateProgramRequest\x1a\x15.affiliate.v1.Program\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/programs\x12o\n" +
 	"\fListPrograms\x12!.affiliate.v1.ListProgramsRequest\x1a\".affiliate.v1.ListProgramsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/programs\x12k\n" +
@@ -3155,7 +4060,8 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\x0fActivateProgram\x12$.affiliate.v1.ActivateProgramRequest\x1a\x15.affiliate.v1.Program\".\x82\xd3\xe4\x93\x02(\"&/api/v1/programs/{program_id}/activate\x12u\n" +
 	"\fPauseProgram\x12!.affiliate.v1.PauseProgramRequest\x1a\x15.affiliate.v1.Program\"+\x82\xd3\xe4\x93\x02%\"#/api/v1/programs/{program_id}/pause\x12{\n" +
 	"\x0eArchiveProgram\x12#.affiliate.v1.ArchiveProgramRequest\x1a\x15.affiliate.v1.Program\"-\x82\xd3\xe4\x93\x02'\"%/api/v1/programs/{program_id}/archive\x12\x8e\x01\n" +
-	"\x10ListProgramRules\x12%.affiliate.v1.ListProgramRulesRequest\x1a&.affiliate.v1.ListProgramRulesResponse\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/programs/{program_id}/rules\x12}\n" +
+	"\x10ListProgramRules\x12%.affiliate.v1.ListProgramRulesRequest\x1a&.affiliate.v1.ListProgramRulesResponse\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/programs/{program_id}/rules\x12\x9a\x01\n" +
+	"\x13PreviewProgramRules\x12(.affiliate.v1.PreviewProgramRulesRequest\x1a!.affiliate.v1.ProgramRulesPreview\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/programs/{program_id}/rules/preview\x12}\n" +
 	"\n" +
 	"ListGroups\x12\x1f.affiliate.v1.ListGroupsRequest\x1a .affiliate.v1.ListGroupsResponse\",\x82\xd3\xe4\x93\x02&\x12$/api/v1/programs/{program_id}/groups\x12u\n" +
 	"\vCreateGroup\x12 .affiliate.v1.CreateGroupRequest\x1a\x13.affiliate.v1.Group\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/programs/{program_id}/groups\x12\x80\x01\n" +
@@ -3175,45 +4081,54 @@ func file_affiliate_v1_program_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_program_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_affiliate_v1_program_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_affiliate_v1_program_proto_goTypes = []any{
-	(ProgramStatus)(0),               // 0: affiliate.v1.ProgramStatus
-	(AttributionModel)(0),            // 1: affiliate.v1.AttributionModel
-	(SignalPrecedence)(0),            // 2: affiliate.v1.SignalPrecedence
-	(FraudPolicy)(0),                 // 3: affiliate.v1.FraudPolicy
-	(CommissionType)(0),              // 4: affiliate.v1.CommissionType
-	(NetBasis)(0),                    // 5: affiliate.v1.NetBasis
-	(QuestionType)(0),                // 6: affiliate.v1.QuestionType
-	(*CommissionRules)(nil),          // 7: affiliate.v1.CommissionRules
-	(*Recurring)(nil),                // 8: affiliate.v1.Recurring
-	(*Tier)(nil),                     // 9: affiliate.v1.Tier
-	(*ProductRate)(nil),              // 10: affiliate.v1.ProductRate
-	(*EventRate)(nil),                // 11: affiliate.v1.EventRate
-	(*CommissionRate)(nil),           // 12: affiliate.v1.CommissionRate
-	(*Program)(nil),                  // 13: affiliate.v1.Program
-	(*CreateProgramRequest)(nil),     // 14: affiliate.v1.CreateProgramRequest
-	(*UpdateProgramRequest)(nil),     // 15: affiliate.v1.UpdateProgramRequest
-	(*ListProgramsRequest)(nil),      // 16: affiliate.v1.ListProgramsRequest
-	(*ListProgramsResponse)(nil),     // 17: affiliate.v1.ListProgramsResponse
-	(*GetProgramRequest)(nil),        // 18: affiliate.v1.GetProgramRequest
-	(*ActivateProgramRequest)(nil),   // 19: affiliate.v1.ActivateProgramRequest
-	(*PauseProgramRequest)(nil),      // 20: affiliate.v1.PauseProgramRequest
-	(*ArchiveProgramRequest)(nil),    // 21: affiliate.v1.ArchiveProgramRequest
-	(*ListProgramRulesRequest)(nil),  // 22: affiliate.v1.ListProgramRulesRequest
-	(*ProgramRules)(nil),             // 23: affiliate.v1.ProgramRules
-	(*ListProgramRulesResponse)(nil), // 24: affiliate.v1.ListProgramRulesResponse
-	(*Group)(nil),                    // 25: affiliate.v1.Group
-	(*ListGroupsRequest)(nil),        // 26: affiliate.v1.ListGroupsRequest
-	(*ListGroupsResponse)(nil),       // 27: affiliate.v1.ListGroupsResponse
-	(*CreateGroupRequest)(nil),       // 28: affiliate.v1.CreateGroupRequest
-	(*UpdateGroupRequest)(nil),       // 29: affiliate.v1.UpdateGroupRequest
-	(*DeleteGroupRequest)(nil),       // 30: affiliate.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),      // 31: affiliate.v1.DeleteGroupResponse
-	(*ApplicationQuestion)(nil),      // 32: affiliate.v1.ApplicationQuestion
-	(EventType)(0),                   // 33: affiliate.v1.EventType
-	(Mode)(0),                        // 34: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 36: google.protobuf.FieldMask
+	(ProgramStatus)(0),                 // 0: affiliate.v1.ProgramStatus
+	(AttributionModel)(0),              // 1: affiliate.v1.AttributionModel
+	(SignalPrecedence)(0),              // 2: affiliate.v1.SignalPrecedence
+	(FraudPolicy)(0),                   // 3: affiliate.v1.FraudPolicy
+	(CommissionType)(0),                // 4: affiliate.v1.CommissionType
+	(NetBasis)(0),                      // 5: affiliate.v1.NetBasis
+	(QuestionType)(0),                  // 6: affiliate.v1.QuestionType
+	(*CommissionRules)(nil),            // 7: affiliate.v1.CommissionRules
+	(*Recurring)(nil),                  // 8: affiliate.v1.Recurring
+	(*Tier)(nil),                       // 9: affiliate.v1.Tier
+	(*ProductRate)(nil),                // 10: affiliate.v1.ProductRate
+	(*EventRate)(nil),                  // 11: affiliate.v1.EventRate
+	(*CommissionRate)(nil),             // 12: affiliate.v1.CommissionRate
+	(*Program)(nil),                    // 13: affiliate.v1.Program
+	(*CreateProgramRequest)(nil),       // 14: affiliate.v1.CreateProgramRequest
+	(*UpdateProgramRequest)(nil),       // 15: affiliate.v1.UpdateProgramRequest
+	(*ListProgramsRequest)(nil),        // 16: affiliate.v1.ListProgramsRequest
+	(*ListProgramsResponse)(nil),       // 17: affiliate.v1.ListProgramsResponse
+	(*GetProgramRequest)(nil),          // 18: affiliate.v1.GetProgramRequest
+	(*ActivateProgramRequest)(nil),     // 19: affiliate.v1.ActivateProgramRequest
+	(*PauseProgramRequest)(nil),        // 20: affiliate.v1.PauseProgramRequest
+	(*ArchiveProgramRequest)(nil),      // 21: affiliate.v1.ArchiveProgramRequest
+	(*ListProgramRulesRequest)(nil),    // 22: affiliate.v1.ListProgramRulesRequest
+	(*ProgramRules)(nil),               // 23: affiliate.v1.ProgramRules
+	(*ListProgramRulesResponse)(nil),   // 24: affiliate.v1.ListProgramRulesResponse
+	(*PreviewProgramRulesRequest)(nil), // 25: affiliate.v1.PreviewProgramRulesRequest
+	(*ExampleConversion)(nil),          // 26: affiliate.v1.ExampleConversion
+	(*ExampleLineItem)(nil),            // 27: affiliate.v1.ExampleLineItem
+	(*ProgramRulesPreview)(nil),        // 28: affiliate.v1.ProgramRulesPreview
+	(*PreviewedCommission)(nil),        // 29: affiliate.v1.PreviewedCommission
+	(*ParticipantRates)(nil),           // 30: affiliate.v1.ParticipantRates
+	(*PreviewedCalculation)(nil),       // 31: affiliate.v1.PreviewedCalculation
+	(*PreviewedTotals)(nil),            // 32: affiliate.v1.PreviewedTotals
+	(*PreviewedCalculationPart)(nil),   // 33: affiliate.v1.PreviewedCalculationPart
+	(*Group)(nil),                      // 34: affiliate.v1.Group
+	(*ListGroupsRequest)(nil),          // 35: affiliate.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),         // 36: affiliate.v1.ListGroupsResponse
+	(*CreateGroupRequest)(nil),         // 37: affiliate.v1.CreateGroupRequest
+	(*UpdateGroupRequest)(nil),         // 38: affiliate.v1.UpdateGroupRequest
+	(*DeleteGroupRequest)(nil),         // 39: affiliate.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),        // 40: affiliate.v1.DeleteGroupResponse
+	(*ApplicationQuestion)(nil),        // 41: affiliate.v1.ApplicationQuestion
+	(EventType)(0),                     // 42: affiliate.v1.EventType
+	(Mode)(0),                          // 43: affiliate.v1.Mode
+	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 45: google.protobuf.FieldMask
 }
 var file_affiliate_v1_program_proto_depIdxs = []int32{
 	4,  // 0: affiliate.v1.CommissionRules.commission_type:type_name -> affiliate.v1.CommissionType
@@ -3222,66 +4137,80 @@ var file_affiliate_v1_program_proto_depIdxs = []int32{
 	9,  // 3: affiliate.v1.CommissionRules.tiers:type_name -> affiliate.v1.Tier
 	10, // 4: affiliate.v1.CommissionRules.products:type_name -> affiliate.v1.ProductRate
 	11, // 5: affiliate.v1.CommissionRules.events:type_name -> affiliate.v1.EventRate
-	33, // 6: affiliate.v1.EventRate.event_type:type_name -> affiliate.v1.EventType
+	42, // 6: affiliate.v1.EventRate.event_type:type_name -> affiliate.v1.EventType
 	0,  // 7: affiliate.v1.Program.status:type_name -> affiliate.v1.ProgramStatus
-	34, // 8: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
+	43, // 8: affiliate.v1.Program.mode:type_name -> affiliate.v1.Mode
 	1,  // 9: affiliate.v1.Program.attribution_model:type_name -> affiliate.v1.AttributionModel
 	7,  // 10: affiliate.v1.Program.commission_rules:type_name -> affiliate.v1.CommissionRules
-	35, // 11: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
-	35, // 12: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
+	44, // 11: affiliate.v1.Program.created_at:type_name -> google.protobuf.Timestamp
+	44, // 12: affiliate.v1.Program.updated_at:type_name -> google.protobuf.Timestamp
 	2,  // 13: affiliate.v1.Program.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
 	3,  // 14: affiliate.v1.Program.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	32, // 15: affiliate.v1.Program.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	41, // 15: affiliate.v1.Program.application_questions:type_name -> affiliate.v1.ApplicationQuestion
 	1,  // 16: affiliate.v1.CreateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
 	7,  // 17: affiliate.v1.CreateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
 	2,  // 18: affiliate.v1.CreateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
 	3,  // 19: affiliate.v1.CreateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	32, // 20: affiliate.v1.CreateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
-	36, // 21: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
+	41, // 20: affiliate.v1.CreateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	45, // 21: affiliate.v1.UpdateProgramRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 22: affiliate.v1.UpdateProgramRequest.attribution_model:type_name -> affiliate.v1.AttributionModel
 	7,  // 23: affiliate.v1.UpdateProgramRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
 	2,  // 24: affiliate.v1.UpdateProgramRequest.signal_precedence:type_name -> affiliate.v1.SignalPrecedence
 	3,  // 25: affiliate.v1.UpdateProgramRequest.fraud_policy:type_name -> affiliate.v1.FraudPolicy
-	32, // 26: affiliate.v1.UpdateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
+	41, // 26: affiliate.v1.UpdateProgramRequest.application_questions:type_name -> affiliate.v1.ApplicationQuestion
 	0,  // 27: affiliate.v1.ListProgramsRequest.status:type_name -> affiliate.v1.ProgramStatus
 	13, // 28: affiliate.v1.ListProgramsResponse.data:type_name -> affiliate.v1.Program
 	7,  // 29: affiliate.v1.ProgramRules.rules:type_name -> affiliate.v1.CommissionRules
-	35, // 30: affiliate.v1.ProgramRules.at:type_name -> google.protobuf.Timestamp
+	44, // 30: affiliate.v1.ProgramRules.at:type_name -> google.protobuf.Timestamp
 	23, // 31: affiliate.v1.ListProgramRulesResponse.data:type_name -> affiliate.v1.ProgramRules
-	35, // 32: affiliate.v1.Group.created_at:type_name -> google.protobuf.Timestamp
-	35, // 33: affiliate.v1.Group.updated_at:type_name -> google.protobuf.Timestamp
-	25, // 34: affiliate.v1.ListGroupsResponse.data:type_name -> affiliate.v1.Group
-	36, // 35: affiliate.v1.UpdateGroupRequest.update_mask:type_name -> google.protobuf.FieldMask
-	6,  // 36: affiliate.v1.ApplicationQuestion.type:type_name -> affiliate.v1.QuestionType
-	14, // 37: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
-	16, // 38: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
-	18, // 39: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
-	15, // 40: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
-	19, // 41: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
-	20, // 42: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
-	21, // 43: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
-	22, // 44: affiliate.v1.ProgramService.ListProgramRules:input_type -> affiliate.v1.ListProgramRulesRequest
-	26, // 45: affiliate.v1.ProgramService.ListGroups:input_type -> affiliate.v1.ListGroupsRequest
-	28, // 46: affiliate.v1.ProgramService.CreateGroup:input_type -> affiliate.v1.CreateGroupRequest
-	29, // 47: affiliate.v1.ProgramService.UpdateGroup:input_type -> affiliate.v1.UpdateGroupRequest
-	30, // 48: affiliate.v1.ProgramService.DeleteGroup:input_type -> affiliate.v1.DeleteGroupRequest
-	13, // 49: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
-	17, // 50: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
-	13, // 51: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
-	13, // 52: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
-	13, // 53: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
-	13, // 54: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
-	13, // 55: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
-	24, // 56: affiliate.v1.ProgramService.ListProgramRules:output_type -> affiliate.v1.ListProgramRulesResponse
-	27, // 57: affiliate.v1.ProgramService.ListGroups:output_type -> affiliate.v1.ListGroupsResponse
-	25, // 58: affiliate.v1.ProgramService.CreateGroup:output_type -> affiliate.v1.Group
-	25, // 59: affiliate.v1.ProgramService.UpdateGroup:output_type -> affiliate.v1.Group
-	31, // 60: affiliate.v1.ProgramService.DeleteGroup:output_type -> affiliate.v1.DeleteGroupResponse
-	49, // [49:61] is the sub-list for method output_type
-	37, // [37:49] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	45, // 32: affiliate.v1.PreviewProgramRulesRequest.update_mask:type_name -> google.protobuf.FieldMask
+	7,  // 33: affiliate.v1.PreviewProgramRulesRequest.commission_rules:type_name -> affiliate.v1.CommissionRules
+	26, // 34: affiliate.v1.PreviewProgramRulesRequest.example:type_name -> affiliate.v1.ExampleConversion
+	42, // 35: affiliate.v1.ExampleConversion.event_type:type_name -> affiliate.v1.EventType
+	27, // 36: affiliate.v1.ExampleConversion.line_items:type_name -> affiliate.v1.ExampleLineItem
+	7,  // 37: affiliate.v1.ProgramRulesPreview.commission_rules:type_name -> affiliate.v1.CommissionRules
+	29, // 38: affiliate.v1.ProgramRulesPreview.current:type_name -> affiliate.v1.PreviewedCommission
+	29, // 39: affiliate.v1.ProgramRulesPreview.changed:type_name -> affiliate.v1.PreviewedCommission
+	30, // 40: affiliate.v1.ProgramRulesPreview.participants:type_name -> affiliate.v1.ParticipantRates
+	31, // 41: affiliate.v1.PreviewedCommission.calculation:type_name -> affiliate.v1.PreviewedCalculation
+	33, // 42: affiliate.v1.PreviewedCalculation.parts:type_name -> affiliate.v1.PreviewedCalculationPart
+	32, // 43: affiliate.v1.PreviewedCalculation.brought:type_name -> affiliate.v1.PreviewedTotals
+	44, // 44: affiliate.v1.Group.created_at:type_name -> google.protobuf.Timestamp
+	44, // 45: affiliate.v1.Group.updated_at:type_name -> google.protobuf.Timestamp
+	34, // 46: affiliate.v1.ListGroupsResponse.data:type_name -> affiliate.v1.Group
+	45, // 47: affiliate.v1.UpdateGroupRequest.update_mask:type_name -> google.protobuf.FieldMask
+	6,  // 48: affiliate.v1.ApplicationQuestion.type:type_name -> affiliate.v1.QuestionType
+	14, // 49: affiliate.v1.ProgramService.CreateProgram:input_type -> affiliate.v1.CreateProgramRequest
+	16, // 50: affiliate.v1.ProgramService.ListPrograms:input_type -> affiliate.v1.ListProgramsRequest
+	18, // 51: affiliate.v1.ProgramService.GetProgram:input_type -> affiliate.v1.GetProgramRequest
+	15, // 52: affiliate.v1.ProgramService.UpdateProgram:input_type -> affiliate.v1.UpdateProgramRequest
+	19, // 53: affiliate.v1.ProgramService.ActivateProgram:input_type -> affiliate.v1.ActivateProgramRequest
+	20, // 54: affiliate.v1.ProgramService.PauseProgram:input_type -> affiliate.v1.PauseProgramRequest
+	21, // 55: affiliate.v1.ProgramService.ArchiveProgram:input_type -> affiliate.v1.ArchiveProgramRequest
+	22, // 56: affiliate.v1.ProgramService.ListProgramRules:input_type -> affiliate.v1.ListProgramRulesRequest
+	25, // 57: affiliate.v1.ProgramService.PreviewProgramRules:input_type -> affiliate.v1.PreviewProgramRulesRequest
+	35, // 58: affiliate.v1.ProgramService.ListGroups:input_type -> affiliate.v1.ListGroupsRequest
+	37, // 59: affiliate.v1.ProgramService.CreateGroup:input_type -> affiliate.v1.CreateGroupRequest
+	38, // 60: affiliate.v1.ProgramService.UpdateGroup:input_type -> affiliate.v1.UpdateGroupRequest
+	39, // 61: affiliate.v1.ProgramService.DeleteGroup:input_type -> affiliate.v1.DeleteGroupRequest
+	13, // 62: affiliate.v1.ProgramService.CreateProgram:output_type -> affiliate.v1.Program
+	17, // 63: affiliate.v1.ProgramService.ListPrograms:output_type -> affiliate.v1.ListProgramsResponse
+	13, // 64: affiliate.v1.ProgramService.GetProgram:output_type -> affiliate.v1.Program
+	13, // 65: affiliate.v1.ProgramService.UpdateProgram:output_type -> affiliate.v1.Program
+	13, // 66: affiliate.v1.ProgramService.ActivateProgram:output_type -> affiliate.v1.Program
+	13, // 67: affiliate.v1.ProgramService.PauseProgram:output_type -> affiliate.v1.Program
+	13, // 68: affiliate.v1.ProgramService.ArchiveProgram:output_type -> affiliate.v1.Program
+	24, // 69: affiliate.v1.ProgramService.ListProgramRules:output_type -> affiliate.v1.ListProgramRulesResponse
+	28, // 70: affiliate.v1.ProgramService.PreviewProgramRules:output_type -> affiliate.v1.ProgramRulesPreview
+	36, // 71: affiliate.v1.ProgramService.ListGroups:output_type -> affiliate.v1.ListGroupsResponse
+	34, // 72: affiliate.v1.ProgramService.CreateGroup:output_type -> affiliate.v1.Group
+	34, // 73: affiliate.v1.ProgramService.UpdateGroup:output_type -> affiliate.v1.Group
+	40, // 74: affiliate.v1.ProgramService.DeleteGroup:output_type -> affiliate.v1.DeleteGroupResponse
+	62, // [62:75] is the sub-list for method output_type
+	49, // [49:62] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_program_proto_init() }
@@ -3303,17 +4232,22 @@ func file_affiliate_v1_program_proto_init() {
 	file_affiliate_v1_program_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[9].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_program_proto_msgTypes[18].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[19].OneofWrappers = []any{}
-	file_affiliate_v1_program_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[22].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[24].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[26].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[27].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[28].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[30].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_program_proto_rawDesc), len(file_affiliate_v1_program_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   26,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

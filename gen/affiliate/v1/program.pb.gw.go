@@ -351,6 +351,51 @@ func local_request_ProgramService_ListProgramRules_0(ctx context.Context, marsha
 	return msg, metadata, err
 }
 
+func request_ProgramService_PreviewProgramRules_0(ctx context.Context, marshaler runtime.Marshaler, client ProgramServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq PreviewProgramRulesRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.PreviewProgramRules(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_ProgramService_PreviewProgramRules_0(ctx context.Context, marshaler runtime.Marshaler, server ProgramServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq PreviewProgramRulesRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["program_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "program_id")
+	}
+	protoReq.ProgramId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "program_id", err)
+	}
+	msg, err := server.PreviewProgramRules(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_ProgramService_ListGroups_0 = &utilities.DoubleArray{Encoding: map[string]int{"program_id": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
 
 func request_ProgramService_ListGroups_0(ctx context.Context, marshaler runtime.Marshaler, client ProgramServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -731,6 +776,26 @@ func RegisterProgramServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_ProgramService_ListProgramRules_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ProgramService_PreviewProgramRules_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.ProgramService/PreviewProgramRules", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/rules/preview"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_ProgramService_PreviewProgramRules_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ProgramService_PreviewProgramRules_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_ProgramService_ListGroups_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -987,6 +1052,23 @@ func RegisterProgramServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_ProgramService_ListProgramRules_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ProgramService_PreviewProgramRules_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.ProgramService/PreviewProgramRules", runtime.WithHTTPPathPattern("/api/v1/programs/{program_id}/rules/preview"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_ProgramService_PreviewProgramRules_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ProgramService_PreviewProgramRules_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_ProgramService_ListGroups_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1059,31 +1141,33 @@ func RegisterProgramServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 }
 
 var (
-	pattern_ProgramService_CreateProgram_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "programs"}, ""))
-	pattern_ProgramService_ListPrograms_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "programs"}, ""))
-	pattern_ProgramService_GetProgram_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "programs", "program_id"}, ""))
-	pattern_ProgramService_UpdateProgram_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "programs", "program_id"}, ""))
-	pattern_ProgramService_ActivateProgram_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "activate"}, ""))
-	pattern_ProgramService_PauseProgram_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "pause"}, ""))
-	pattern_ProgramService_ArchiveProgram_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "archive"}, ""))
-	pattern_ProgramService_ListProgramRules_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "rules"}, ""))
-	pattern_ProgramService_ListGroups_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "groups"}, ""))
-	pattern_ProgramService_CreateGroup_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "groups"}, ""))
-	pattern_ProgramService_UpdateGroup_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "programs", "program_id", "groups", "group_id"}, ""))
-	pattern_ProgramService_DeleteGroup_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "programs", "program_id", "groups", "group_id"}, ""))
+	pattern_ProgramService_CreateProgram_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "programs"}, ""))
+	pattern_ProgramService_ListPrograms_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "programs"}, ""))
+	pattern_ProgramService_GetProgram_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "programs", "program_id"}, ""))
+	pattern_ProgramService_UpdateProgram_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "programs", "program_id"}, ""))
+	pattern_ProgramService_ActivateProgram_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "activate"}, ""))
+	pattern_ProgramService_PauseProgram_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "pause"}, ""))
+	pattern_ProgramService_ArchiveProgram_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "archive"}, ""))
+	pattern_ProgramService_ListProgramRules_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "rules"}, ""))
+	pattern_ProgramService_PreviewProgramRules_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 2, 5}, []string{"api", "v1", "programs", "program_id", "rules", "preview"}, ""))
+	pattern_ProgramService_ListGroups_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "groups"}, ""))
+	pattern_ProgramService_CreateGroup_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "programs", "program_id", "groups"}, ""))
+	pattern_ProgramService_UpdateGroup_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "programs", "program_id", "groups", "group_id"}, ""))
+	pattern_ProgramService_DeleteGroup_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "programs", "program_id", "groups", "group_id"}, ""))
 )
 
 var (
-	forward_ProgramService_CreateProgram_0    = runtime.ForwardResponseMessage
-	forward_ProgramService_ListPrograms_0     = runtime.ForwardResponseMessage
-	forward_ProgramService_GetProgram_0       = runtime.ForwardResponseMessage
-	forward_ProgramService_UpdateProgram_0    = runtime.ForwardResponseMessage
-	forward_ProgramService_ActivateProgram_0  = runtime.ForwardResponseMessage
-	forward_ProgramService_PauseProgram_0     = runtime.ForwardResponseMessage
-	forward_ProgramService_ArchiveProgram_0   = runtime.ForwardResponseMessage
-	forward_ProgramService_ListProgramRules_0 = runtime.ForwardResponseMessage
-	forward_ProgramService_ListGroups_0       = runtime.ForwardResponseMessage
-	forward_ProgramService_CreateGroup_0      = runtime.ForwardResponseMessage
-	forward_ProgramService_UpdateGroup_0      = runtime.ForwardResponseMessage
-	forward_ProgramService_DeleteGroup_0      = runtime.ForwardResponseMessage
+	forward_ProgramService_CreateProgram_0       = runtime.ForwardResponseMessage
+	forward_ProgramService_ListPrograms_0        = runtime.ForwardResponseMessage
+	forward_ProgramService_GetProgram_0          = runtime.ForwardResponseMessage
+	forward_ProgramService_UpdateProgram_0       = runtime.ForwardResponseMessage
+	forward_ProgramService_ActivateProgram_0     = runtime.ForwardResponseMessage
+	forward_ProgramService_PauseProgram_0        = runtime.ForwardResponseMessage
+	forward_ProgramService_ArchiveProgram_0      = runtime.ForwardResponseMessage
+	forward_ProgramService_ListProgramRules_0    = runtime.ForwardResponseMessage
+	forward_ProgramService_PreviewProgramRules_0 = runtime.ForwardResponseMessage
+	forward_ProgramService_ListGroups_0          = runtime.ForwardResponseMessage
+	forward_ProgramService_CreateGroup_0         = runtime.ForwardResponseMessage
+	forward_ProgramService_UpdateGroup_0         = runtime.ForwardResponseMessage
+	forward_ProgramService_DeleteGroup_0         = runtime.ForwardResponseMessage
 )

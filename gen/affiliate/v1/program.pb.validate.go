@@ -35,6 +35,9 @@ var (
 	_ = sort.Sort
 )
 
+// define the regex for a UUID once up-front
+var _program_uuidPattern = regexp.MustCompile("^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$")
+
 // Validate checks the field values on CommissionRules with the rules defined
 // in the proto definition for this message. If any rules are violated, the
 // first error encountered is returned, or nil if there are no violations.
@@ -3366,6 +3369,1498 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ListProgramRulesResponseValidationError{}
+
+// Validate checks the field values on PreviewProgramRulesRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PreviewProgramRulesRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PreviewProgramRulesRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PreviewProgramRulesRequestMultiError, or nil if none found.
+func (m *PreviewProgramRulesRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PreviewProgramRulesRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PreviewProgramRulesRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCommissionRules()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionRules()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PreviewProgramRulesRequestValidationError{
+				field:  "CommissionRules",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.GetExample() == nil {
+		err := PreviewProgramRulesRequestValidationError{
+			field:  "Example",
+			reason: "value is required",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if all {
+		switch v := interface{}(m.GetExample()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "Example",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PreviewProgramRulesRequestValidationError{
+					field:  "Example",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExample()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PreviewProgramRulesRequestValidationError{
+				field:  "Example",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return PreviewProgramRulesRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// PreviewProgramRulesRequestMultiError is an error wrapping multiple
+// validation errors returned by PreviewProgramRulesRequest.ValidateAll() if
+// the designated constraints aren't met.
+type PreviewProgramRulesRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PreviewProgramRulesRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PreviewProgramRulesRequestMultiError) AllErrors() []error { return m }
+
+// PreviewProgramRulesRequestValidationError is the validation error returned
+// by PreviewProgramRulesRequest.Validate if the designated constraints aren't met.
+type PreviewProgramRulesRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PreviewProgramRulesRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PreviewProgramRulesRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PreviewProgramRulesRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PreviewProgramRulesRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PreviewProgramRulesRequestValidationError) ErrorName() string {
+	return "PreviewProgramRulesRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PreviewProgramRulesRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPreviewProgramRulesRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PreviewProgramRulesRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PreviewProgramRulesRequestValidationError{}
+
+// Validate checks the field values on ExampleConversion with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ExampleConversion) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExampleConversion with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExampleConversionMultiError, or nil if none found.
+func (m *ExampleConversion) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExampleConversion) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for EventType
+
+	if len(m.GetLineItems()) > 100 {
+		err := ExampleConversionValidationError{
+			field:  "LineItems",
+			reason: "value must contain no more than 100 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetLineItems() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ExampleConversionValidationError{
+						field:  fmt.Sprintf("LineItems[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ExampleConversionValidationError{
+						field:  fmt.Sprintf("LineItems[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ExampleConversionValidationError{
+					field:  fmt.Sprintf("LineItems[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if m.AmountCents != nil {
+
+		if val := m.GetAmountCents(); val < 0 || val > 1000000000000 {
+			err := ExampleConversionValidationError{
+				field:  "AmountCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Currency != nil {
+
+		if !_ExampleConversion_Currency_Pattern.MatchString(m.GetCurrency()) {
+			err := ExampleConversionValidationError{
+				field:  "Currency",
+				reason: "value does not match regex pattern \"^[A-Za-z]{3}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.TaxCents != nil {
+
+		if val := m.GetTaxCents(); val < 0 || val > 1000000000000 {
+			err := ExampleConversionValidationError{
+				field:  "TaxCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ShippingCents != nil {
+
+		if val := m.GetShippingCents(); val < 0 || val > 1000000000000 {
+			err := ExampleConversionValidationError{
+				field:  "ShippingCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.FeeCents != nil {
+
+		if val := m.GetFeeCents(); val < 0 || val > 1000000000000 {
+			err := ExampleConversionValidationError{
+				field:  "FeeCents",
+				reason: "value must be inside range [0, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PaymentNumber != nil {
+
+		if val := m.GetPaymentNumber(); val < 1 || val > 1000 {
+			err := ExampleConversionValidationError{
+				field:  "PaymentNumber",
+				reason: "value must be inside range [1, 1000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ParticipantId != nil {
+
+		if err := m._validateUuid(m.GetParticipantId()); err != nil {
+			err = ExampleConversionValidationError{
+				field:  "ParticipantId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExampleConversionMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExampleConversion) _validateUuid(uuid string) error {
+	if matched := _program_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExampleConversionMultiError is an error wrapping multiple validation errors
+// returned by ExampleConversion.ValidateAll() if the designated constraints
+// aren't met.
+type ExampleConversionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExampleConversionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExampleConversionMultiError) AllErrors() []error { return m }
+
+// ExampleConversionValidationError is the validation error returned by
+// ExampleConversion.Validate if the designated constraints aren't met.
+type ExampleConversionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExampleConversionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExampleConversionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExampleConversionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExampleConversionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExampleConversionValidationError) ErrorName() string {
+	return "ExampleConversionValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExampleConversionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExampleConversion.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExampleConversionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExampleConversionValidationError{}
+
+var _ExampleConversion_Currency_Pattern = regexp.MustCompile("^[A-Za-z]{3}$")
+
+// Validate checks the field values on ExampleLineItem with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ExampleLineItem) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExampleLineItem with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExampleLineItemMultiError, or nil if none found.
+func (m *ExampleLineItem) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExampleLineItem) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetProductId()); l < 1 || l > 255 {
+		err := ExampleLineItemValidationError{
+			field:  "ProductId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if val := m.GetAmountCents(); val < 0 || val > 1000000000000 {
+		err := ExampleLineItemValidationError{
+			field:  "AmountCents",
+			reason: "value must be inside range [0, 1000000000000]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Quantity != nil {
+
+		if val := m.GetQuantity(); val < 1 || val > 1000000 {
+			err := ExampleLineItemValidationError{
+				field:  "Quantity",
+				reason: "value must be inside range [1, 1000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExampleLineItemMultiError(errors)
+	}
+
+	return nil
+}
+
+// ExampleLineItemMultiError is an error wrapping multiple validation errors
+// returned by ExampleLineItem.ValidateAll() if the designated constraints
+// aren't met.
+type ExampleLineItemMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExampleLineItemMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExampleLineItemMultiError) AllErrors() []error { return m }
+
+// ExampleLineItemValidationError is the validation error returned by
+// ExampleLineItem.Validate if the designated constraints aren't met.
+type ExampleLineItemValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExampleLineItemValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExampleLineItemValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExampleLineItemValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExampleLineItemValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExampleLineItemValidationError) ErrorName() string { return "ExampleLineItemValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ExampleLineItemValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExampleLineItem.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExampleLineItemValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExampleLineItemValidationError{}
+
+// Validate checks the field values on ProgramRulesPreview with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ProgramRulesPreview) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ProgramRulesPreview with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ProgramRulesPreviewMultiError, or nil if none found.
+func (m *ProgramRulesPreview) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ProgramRulesPreview) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetCommissionRules()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "CommissionRules",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommissionRules()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesPreviewValidationError{
+				field:  "CommissionRules",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetCurrent()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Current",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Current",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCurrent()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesPreviewValidationError{
+				field:  "Current",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetChanged()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Changed",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Changed",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetChanged()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesPreviewValidationError{
+				field:  "Changed",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetParticipants()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Participants",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ProgramRulesPreviewValidationError{
+					field:  "Participants",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetParticipants()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ProgramRulesPreviewValidationError{
+				field:  "Participants",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return ProgramRulesPreviewMultiError(errors)
+	}
+
+	return nil
+}
+
+// ProgramRulesPreviewMultiError is an error wrapping multiple validation
+// errors returned by ProgramRulesPreview.ValidateAll() if the designated
+// constraints aren't met.
+type ProgramRulesPreviewMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ProgramRulesPreviewMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ProgramRulesPreviewMultiError) AllErrors() []error { return m }
+
+// ProgramRulesPreviewValidationError is the validation error returned by
+// ProgramRulesPreview.Validate if the designated constraints aren't met.
+type ProgramRulesPreviewValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ProgramRulesPreviewValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ProgramRulesPreviewValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ProgramRulesPreviewValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ProgramRulesPreviewValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ProgramRulesPreviewValidationError) ErrorName() string {
+	return "ProgramRulesPreviewValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ProgramRulesPreviewValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sProgramRulesPreview.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ProgramRulesPreviewValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ProgramRulesPreviewValidationError{}
+
+// Validate checks the field values on PreviewedCommission with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PreviewedCommission) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PreviewedCommission with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PreviewedCommissionMultiError, or nil if none found.
+func (m *PreviewedCommission) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PreviewedCommission) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Earns
+
+	if all {
+		switch v := interface{}(m.GetCalculation()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PreviewedCommissionValidationError{
+					field:  "Calculation",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PreviewedCommissionValidationError{
+					field:  "Calculation",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCalculation()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PreviewedCommissionValidationError{
+				field:  "Calculation",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.ReasonCode != nil {
+		// no validation rules for ReasonCode
+	}
+
+	if m.Detail != nil {
+		// no validation rules for Detail
+	}
+
+	if len(errors) > 0 {
+		return PreviewedCommissionMultiError(errors)
+	}
+
+	return nil
+}
+
+// PreviewedCommissionMultiError is an error wrapping multiple validation
+// errors returned by PreviewedCommission.ValidateAll() if the designated
+// constraints aren't met.
+type PreviewedCommissionMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PreviewedCommissionMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PreviewedCommissionMultiError) AllErrors() []error { return m }
+
+// PreviewedCommissionValidationError is the validation error returned by
+// PreviewedCommission.Validate if the designated constraints aren't met.
+type PreviewedCommissionValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PreviewedCommissionValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PreviewedCommissionValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PreviewedCommissionValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PreviewedCommissionValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PreviewedCommissionValidationError) ErrorName() string {
+	return "PreviewedCommissionValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PreviewedCommissionValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPreviewedCommission.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PreviewedCommissionValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PreviewedCommissionValidationError{}
+
+// Validate checks the field values on ParticipantRates with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ParticipantRates) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ParticipantRates with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ParticipantRatesMultiError, or nil if none found.
+func (m *ParticipantRates) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ParticipantRates) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramRate
+
+	// no validation rules for GroupRate
+
+	// no validation rules for OwnRate
+
+	if len(errors) > 0 {
+		return ParticipantRatesMultiError(errors)
+	}
+
+	return nil
+}
+
+// ParticipantRatesMultiError is an error wrapping multiple validation errors
+// returned by ParticipantRates.ValidateAll() if the designated constraints
+// aren't met.
+type ParticipantRatesMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ParticipantRatesMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ParticipantRatesMultiError) AllErrors() []error { return m }
+
+// ParticipantRatesValidationError is the validation error returned by
+// ParticipantRates.Validate if the designated constraints aren't met.
+type ParticipantRatesValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ParticipantRatesValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ParticipantRatesValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ParticipantRatesValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ParticipantRatesValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ParticipantRatesValidationError) ErrorName() string { return "ParticipantRatesValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ParticipantRatesValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sParticipantRates.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ParticipantRatesValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ParticipantRatesValidationError{}
+
+// Validate checks the field values on PreviewedCalculation with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PreviewedCalculation) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PreviewedCalculation with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PreviewedCalculationMultiError, or nil if none found.
+func (m *PreviewedCalculation) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PreviewedCalculation) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for BaseAmountCents
+
+	// no validation rules for BaseCurrency
+
+	// no validation rules for NetBasis
+
+	// no validation rules for Source
+
+	for idx, item := range m.GetParts() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, PreviewedCalculationValidationError{
+						field:  fmt.Sprintf("Parts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, PreviewedCalculationValidationError{
+						field:  fmt.Sprintf("Parts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return PreviewedCalculationValidationError{
+					field:  fmt.Sprintf("Parts[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Rounding
+
+	// no validation rules for CappedAtOrderCap
+
+	// no validation rules for CappedAtBase
+
+	// no validation rules for AmountCents
+
+	// no validation rules for Currency
+
+	if all {
+		switch v := interface{}(m.GetBrought()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PreviewedCalculationValidationError{
+					field:  "Brought",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PreviewedCalculationValidationError{
+					field:  "Brought",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBrought()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PreviewedCalculationValidationError{
+				field:  "Brought",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.RateBps != nil {
+		// no validation rules for RateBps
+	}
+
+	if m.FlatAmountCents != nil {
+		// no validation rules for FlatAmountCents
+	}
+
+	if m.FxRate != nil {
+		// no validation rules for FxRate
+	}
+
+	if m.FxDate != nil {
+		// no validation rules for FxDate
+	}
+
+	if len(errors) > 0 {
+		return PreviewedCalculationMultiError(errors)
+	}
+
+	return nil
+}
+
+// PreviewedCalculationMultiError is an error wrapping multiple validation
+// errors returned by PreviewedCalculation.ValidateAll() if the designated
+// constraints aren't met.
+type PreviewedCalculationMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PreviewedCalculationMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PreviewedCalculationMultiError) AllErrors() []error { return m }
+
+// PreviewedCalculationValidationError is the validation error returned by
+// PreviewedCalculation.Validate if the designated constraints aren't met.
+type PreviewedCalculationValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PreviewedCalculationValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PreviewedCalculationValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PreviewedCalculationValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PreviewedCalculationValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PreviewedCalculationValidationError) ErrorName() string {
+	return "PreviewedCalculationValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PreviewedCalculationValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPreviewedCalculation.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PreviewedCalculationValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PreviewedCalculationValidationError{}
+
+// Validate checks the field values on PreviewedTotals with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *PreviewedTotals) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PreviewedTotals with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PreviewedTotalsMultiError, or nil if none found.
+func (m *PreviewedTotals) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PreviewedTotals) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Conversions
+
+	// no validation rules for RevenueCents
+
+	if len(errors) > 0 {
+		return PreviewedTotalsMultiError(errors)
+	}
+
+	return nil
+}
+
+// PreviewedTotalsMultiError is an error wrapping multiple validation errors
+// returned by PreviewedTotals.ValidateAll() if the designated constraints
+// aren't met.
+type PreviewedTotalsMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PreviewedTotalsMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PreviewedTotalsMultiError) AllErrors() []error { return m }
+
+// PreviewedTotalsValidationError is the validation error returned by
+// PreviewedTotals.Validate if the designated constraints aren't met.
+type PreviewedTotalsValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PreviewedTotalsValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PreviewedTotalsValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PreviewedTotalsValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PreviewedTotalsValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PreviewedTotalsValidationError) ErrorName() string { return "PreviewedTotalsValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PreviewedTotalsValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPreviewedTotals.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PreviewedTotalsValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PreviewedTotalsValidationError{}
+
+// Validate checks the field values on PreviewedCalculationPart with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *PreviewedCalculationPart) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PreviewedCalculationPart with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// PreviewedCalculationPartMultiError, or nil if none found.
+func (m *PreviewedCalculationPart) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PreviewedCalculationPart) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProductId
+
+	// no validation rules for AmountCents
+
+	// no validation rules for Quantity
+
+	// no validation rules for Source
+
+	// no validation rules for LeftOut
+
+	if m.RateBps != nil {
+		// no validation rules for RateBps
+	}
+
+	if m.FlatAmountCents != nil {
+		// no validation rules for FlatAmountCents
+	}
+
+	if len(errors) > 0 {
+		return PreviewedCalculationPartMultiError(errors)
+	}
+
+	return nil
+}
+
+// PreviewedCalculationPartMultiError is an error wrapping multiple validation
+// errors returned by PreviewedCalculationPart.ValidateAll() if the designated
+// constraints aren't met.
+type PreviewedCalculationPartMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PreviewedCalculationPartMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PreviewedCalculationPartMultiError) AllErrors() []error { return m }
+
+// PreviewedCalculationPartValidationError is the validation error returned by
+// PreviewedCalculationPart.Validate if the designated constraints aren't met.
+type PreviewedCalculationPartValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PreviewedCalculationPartValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PreviewedCalculationPartValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PreviewedCalculationPartValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PreviewedCalculationPartValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PreviewedCalculationPartValidationError) ErrorName() string {
+	return "PreviewedCalculationPartValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e PreviewedCalculationPartValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPreviewedCalculationPart.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PreviewedCalculationPartValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PreviewedCalculationPartValidationError{}
 
 // Validate checks the field values on Group with the rules defined in the
 // proto definition for this message. If any rules are violated, the first

@@ -19,18 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ProgramService_CreateProgram_FullMethodName    = "/affiliate.v1.ProgramService/CreateProgram"
-	ProgramService_ListPrograms_FullMethodName     = "/affiliate.v1.ProgramService/ListPrograms"
-	ProgramService_GetProgram_FullMethodName       = "/affiliate.v1.ProgramService/GetProgram"
-	ProgramService_UpdateProgram_FullMethodName    = "/affiliate.v1.ProgramService/UpdateProgram"
-	ProgramService_ActivateProgram_FullMethodName  = "/affiliate.v1.ProgramService/ActivateProgram"
-	ProgramService_PauseProgram_FullMethodName     = "/affiliate.v1.ProgramService/PauseProgram"
-	ProgramService_ArchiveProgram_FullMethodName   = "/affiliate.v1.ProgramService/ArchiveProgram"
-	ProgramService_ListProgramRules_FullMethodName = "/affiliate.v1.ProgramService/ListProgramRules"
-	ProgramService_ListGroups_FullMethodName       = "/affiliate.v1.ProgramService/ListGroups"
-	ProgramService_CreateGroup_FullMethodName      = "/affiliate.v1.ProgramService/CreateGroup"
-	ProgramService_UpdateGroup_FullMethodName      = "/affiliate.v1.ProgramService/UpdateGroup"
-	ProgramService_DeleteGroup_FullMethodName      = "/affiliate.v1.ProgramService/DeleteGroup"
+	ProgramService_CreateProgram_FullMethodName       = "/affiliate.v1.ProgramService/CreateProgram"
+	ProgramService_ListPrograms_FullMethodName        = "/affiliate.v1.ProgramService/ListPrograms"
+	ProgramService_GetProgram_FullMethodName          = "/affiliate.v1.ProgramService/GetProgram"
+	ProgramService_UpdateProgram_FullMethodName       = "/affiliate.v1.ProgramService/UpdateProgram"
+	ProgramService_ActivateProgram_FullMethodName     = "/affiliate.v1.ProgramService/ActivateProgram"
+	ProgramService_PauseProgram_FullMethodName        = "/affiliate.v1.ProgramService/PauseProgram"
+	ProgramService_ArchiveProgram_FullMethodName      = "/affiliate.v1.ProgramService/ArchiveProgram"
+	ProgramService_ListProgramRules_FullMethodName    = "/affiliate.v1.ProgramService/ListProgramRules"
+	ProgramService_PreviewProgramRules_FullMethodName = "/affiliate.v1.ProgramService/PreviewProgramRules"
+	ProgramService_ListGroups_FullMethodName          = "/affiliate.v1.ProgramService/ListGroups"
+	ProgramService_CreateGroup_FullMethodName         = "/affiliate.v1.ProgramService/CreateGroup"
+	ProgramService_UpdateGroup_FullMethodName         = "/affiliate.v1.ProgramService/UpdateGroup"
+	ProgramService_DeleteGroup_FullMethodName         = "/affiliate.v1.ProgramService/DeleteGroup"
 )
 
 // ProgramServiceClient is the client API for ProgramService service.
@@ -86,6 +87,14 @@ type ProgramServiceClient interface {
 	// ListProgramRules returns all versions of a programme's commission rules, newest
 	// first.
 	ListProgramRules(ctx context.Context, in *ListProgramRulesRequest, opts ...grpc.CallOption) (*ListProgramRulesResponse, error)
+	// PreviewProgramRules returns the commission of an example under the current rules and
+	// under changed rules, and how many participants the changed rate concerns. It stores
+	// nothing. The rules are changed and validated in the same way as by UpdateProgram, and
+	// the commission is computed by the same code as that of a real conversion. Signals of
+	// the sale and the fraud rules are not checked.
+	//
+	// Errors: NOT_FOUND if the participant of the example is not in the programme.
+	PreviewProgramRules(ctx context.Context, in *PreviewProgramRulesRequest, opts ...grpc.CallOption) (*ProgramRulesPreview, error)
 	// ListGroups returns the groups of a programme, sorted by name.
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
 	// CreateGroup creates a group, whose participants have a common rate.
@@ -196,6 +205,16 @@ func (c *programServiceClient) ListProgramRules(ctx context.Context, in *ListPro
 	return out, nil
 }
 
+func (c *programServiceClient) PreviewProgramRules(ctx context.Context, in *PreviewProgramRulesRequest, opts ...grpc.CallOption) (*ProgramRulesPreview, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProgramRulesPreview)
+	err := c.cc.Invoke(ctx, ProgramService_PreviewProgramRules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *programServiceClient) ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListGroupsResponse)
@@ -289,6 +308,14 @@ type ProgramServiceServer interface {
 	// ListProgramRules returns all versions of a programme's commission rules, newest
 	// first.
 	ListProgramRules(context.Context, *ListProgramRulesRequest) (*ListProgramRulesResponse, error)
+	// PreviewProgramRules returns the commission of an example under the current rules and
+	// under changed rules, and how many participants the changed rate concerns. It stores
+	// nothing. The rules are changed and validated in the same way as by UpdateProgram, and
+	// the commission is computed by the same code as that of a real conversion. Signals of
+	// the sale and the fraud rules are not checked.
+	//
+	// Errors: NOT_FOUND if the participant of the example is not in the programme.
+	PreviewProgramRules(context.Context, *PreviewProgramRulesRequest) (*ProgramRulesPreview, error)
 	// ListGroups returns the groups of a programme, sorted by name.
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
 	// CreateGroup creates a group, whose participants have a common rate.
@@ -342,6 +369,9 @@ func (UnimplementedProgramServiceServer) ArchiveProgram(context.Context, *Archiv
 }
 func (UnimplementedProgramServiceServer) ListProgramRules(context.Context, *ListProgramRulesRequest) (*ListProgramRulesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProgramRules not implemented")
+}
+func (UnimplementedProgramServiceServer) PreviewProgramRules(context.Context, *PreviewProgramRulesRequest) (*ProgramRulesPreview, error) {
+	return nil, status.Error(codes.Unimplemented, "method PreviewProgramRules not implemented")
 }
 func (UnimplementedProgramServiceServer) ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListGroups not implemented")
@@ -520,6 +550,24 @@ func _ProgramService_ListProgramRules_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ProgramService_PreviewProgramRules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreviewProgramRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProgramServiceServer).PreviewProgramRules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProgramService_PreviewProgramRules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProgramServiceServer).PreviewProgramRules(ctx, req.(*PreviewProgramRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ProgramService_ListGroups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListGroupsRequest)
 	if err := dec(in); err != nil {
@@ -630,6 +678,10 @@ var ProgramService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProgramRules",
 			Handler:    _ProgramService_ListProgramRules_Handler,
+		},
+		{
+			MethodName: "PreviewProgramRules",
+			Handler:    _ProgramService_PreviewProgramRules_Handler,
 		},
 		{
 			MethodName: "ListGroups",

@@ -36,7 +36,10 @@ const earnerColumns = `
 			from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
 		)
 	) as rule,
-	case when p.rules ? 'tiers' then (
+	case when p.rules ? 'tiers' then ` + priorTotals + ` else '{}' end as prior_totals`
+
+// priorTotals returns the earlier totals of participant t in programme p.
+const priorTotals = `(
 		select jsonb_build_object('conversions', coalesce(sum(n.conversions), 0) - (
 			select count(*) from conversions r
 			where r.workspace_id = t.workspace_id and r.mode = t.mode and r.participant_id = t.id and r.status = 'refunded'
@@ -50,7 +53,7 @@ const earnerColumns = `
 			from stats_deltas d
 			where d.workspace_id = t.workspace_id and d.participant_id = t.id and d.mode = t.mode
 		) as n
-	) else '{}' end as prior_totals`
+	)`
 
 // earnerOfX joins programs p and participants t to rows x that have the ids of both. Each
 // join is one search in the primary key. The lateral join with a limit keeps the planner

@@ -1,0 +1,6 @@
+-- +goose Up
+
+-- The preview of commission rules counts the participants to whom the programme's rate does not apply.
+create index participants_with_rate on participants (workspace_id, program_id, status)
+  include (mode, override_rate_bps, override_flat_amount_cents)
+  where num_nonnulls(group_id, override_rate_bps, override_flat_amount_cents) > 0;
