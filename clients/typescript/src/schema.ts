@@ -1603,8 +1603,8 @@ export interface paths {
          * List conversions
          * @description Returns the conversions of the mode, newest first.
          *
-         *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
-         *     mode.
+         *     Errors: NOT_FOUND if the programme, participant, link or partner of a filter does not
+         *     exist in the mode.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -6861,6 +6861,10 @@ export interface components {
              *     if there is none.
              */
             converted_at: string | null;
+            /** @description The current name of the programme. */
+            program_name: string | null;
+            /** @description The current name of the partner, or a pseudonym after the partner's erasure. */
+            partner_name: string | null;
         };
         /** @description AuditEntry is one change in the audit log. */
         AuditEntry: {
@@ -8006,6 +8010,13 @@ export interface components {
             sub_id: string | null;
             /** @description The ids of the sale at the payment processor. Null if only the merchant has reported it. */
             processor: components["schemas"]["ConversionProcessor"] | null;
+            /** @description The current name of the programme. Null if the conversion is not attributed. */
+            program_name: string | null;
+            /**
+             * @description The current name of the partner, or a pseudonym after the partner's erasure. Null if the
+             *     conversion is not attributed.
+             */
+            partner_name: string | null;
             product_ids: string[];
             /** @description The lines of the order, as reported. */
             line_items: components["schemas"]["LineItem"][];
@@ -8190,6 +8201,13 @@ export interface components {
             sub_id: string | null;
             /** @description The ids of the sale at the payment processor. Null if only the merchant has reported it. */
             processor: components["schemas"]["ConversionProcessor"] | null;
+            /** @description The current name of the programme. Null if the conversion is not attributed. */
+            program_name: string | null;
+            /**
+             * @description The current name of the partner, or a pseudonym after the partner's erasure. Null if the
+             *     conversion is not attributed.
+             */
+            partner_name: string | null;
         };
         /**
          * @description ConversionProcessor has the ids that a payment processor uses for a sale. An id is null if
@@ -8893,6 +8911,11 @@ export interface components {
             rejected_because: string | null;
             /** @description For a customer's binding, the keyed hash of the merchant's customer id. */
             customer_id: string | null;
+            /**
+             * @description The current name of the participant's partner, or a pseudonym after the partner's
+             *     erasure. Null if the signal leads to no participant.
+             */
+            partner_name: string | null;
         };
         /** @description DecisionInputs holds the reported values on which a decision is based. */
         DecisionInputs: {
@@ -8941,6 +8964,8 @@ export interface components {
              * @enum {string|null}
              */
             precedence: "click_first" | "promo_code_first" | null;
+            /** @description The current name of the programme. */
+            name: string | null;
         };
         /** @description DecisionStep is one check. */
         DecisionStep: {
@@ -9746,6 +9771,9 @@ export interface components {
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+            programName: string;
+            /** @description The name of the partner, or a pseudonym after the partner's erasure. */
+            partnerName: string;
         };
         ListAuditLogResponse: {
             data: components["schemas"]["AuditEntry"][];
@@ -12325,6 +12353,9 @@ export interface components {
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+            programName: string;
+            /** @description The name of the partner, or a pseudonym after the partner's erasure. */
+            partnerName: string;
         };
         ProposePayoutMethodRequest: {
             /**
@@ -17557,7 +17588,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *       "kind": "merchant",
                      *       "email": "lena-merchant@mail.example",
                      *       "name": "Lena Roth-Berg",
@@ -17804,7 +17835,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829369",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -17816,7 +17847,7 @@ export interface operations {
                      *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -18138,7 +18169,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18147,7 +18178,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18583,7 +18614,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -18869,7 +18900,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18878,7 +18909,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19427,7 +19458,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829350"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829351"
                  *       ]
                  *     }
                  */
@@ -19450,7 +19481,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -19478,7 +19509,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -20003,14 +20034,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -20087,7 +20118,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20160,14 +20191,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *       "externalTransactionId": "order-1102",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -20244,7 +20275,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20318,14 +20349,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -20402,7 +20433,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20489,6 +20520,30 @@ export interface operations {
                 program_id?: string;
                 /** @description Only conversions that are attributed to this participant. */
                 participant_id?: string;
+                /** @description Only conversions with this status. */
+                status?: "recorded" | "partially_refunded" | "refunded" | "disputed";
+                /**
+                 * @description Only conversions that the fraud rules flagged or blocked (`true`), or only the others
+                 *     (`false`), as `fraud.flagged` shows.
+                 */
+                flagged?: boolean;
+                /** @description Only conversions that a click on this link attributed. */
+                link_id?: string;
+                /**
+                 * @description Only conversions that were reported with this promo code. The whole code must match.
+                 *     Case is ignored.
+                 */
+                promo_code?: string;
+                /**
+                 * @description Only conversions that are attributed to this partner, in any programme. This is the id
+                 *     of the partner's account.
+                 */
+                partner_id?: string;
+                /**
+                 * @description Only conversions of the customer with this id, as the merchant reports it. The whole id
+                 *     must match. It is compared as a keyed hash and not stored.
+                 */
+                customer_id?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -21467,6 +21522,283 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "attributed": true,
+                     *           "method": "manual",
+                     *           "reason_code": "MANUALLY_REASSIGNED",
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC has been assigned by hand to a partner of programme \"Coffee friends\".",
+                     *           "engine_version": "3",
+                     *           "decided_at": "2026-03-02T09:30:00.000Z",
+                     *           "inputs": {
+                     *             "mode": "test",
+                     *             "event_type": "purchase",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "amount_cents": 2500,
+                     *             "currency": "USD",
+                     *             "tax_cents": 0,
+                     *             "shipping_cents": 0,
+                     *             "fee_cents": 0,
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "promo_code": null
+                     *           },
+                     *           "program": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "window_days": 30,
+                     *             "model": "last_click",
+                     *             "precedence": "click_first"
+                     *           },
+                     *           "candidates": [
+                     *             {
+                     *               "type": "manual",
+                     *               "click_id": null,
+                     *               "promo_code": null,
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *               "at": null,
+                     *               "expires_at": null,
+                     *               "eligible": true,
+                     *               "rejected_because": null,
+                     *               "customer_id": null
+                     *             }
+                     *           ],
+                     *           "steps": [
+                     *             {
+                     *               "order": 1,
+                     *               "check": "participant.not_erased",
+                     *               "outcome": "passed",
+                     *               "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930f"
+                     *             },
+                     *             {
+                     *               "order": 2,
+                     *               "check": "participant.approved",
+                     *               "outcome": "passed",
+                     *               "detail": "participant is approved"
+                     *             },
+                     *             {
+                     *               "order": 3,
+                     *               "check": "rules.pay_for_event",
+                     *               "outcome": "passed",
+                     *               "detail": "event is purchase"
+                     *             },
+                     *             {
+                     *               "order": 4,
+                     *               "check": "rules.order_large_enough",
+                     *               "outcome": "passed",
+                     *               "detail": "order 25.00 USD, minimum 5.00 USD"
+                     *             }
+                     *           ],
+                     *           "rule": {
+                     *             "rules": {
+                     *               "auto_approval": false,
+                     *               "cap_cents": 20000,
+                     *               "commission_type": "percentage",
+                     *               "hold_period_days": 14,
+                     *               "later_rate_bps": 1000,
+                     *               "min_order_cents": 500,
+                     *               "net_basis": "net_of_tax",
+                     *               "rate_bps": 2250,
+                     *               "recurring": {
+                     *                 "max_months": 12
+                     *               },
+                     *               "tiers": [
+                     *                 {
+                     *                   "min_conversions": 10,
+                     *                   "rate_bps": 2500
+                     *                 }
+                     *               ]
+                     *             },
+                     *             "source": "program",
+                     *             "version": 2
+                     *           },
+                     *           "calculation": {
+                     *             "base_amount_cents": 2500,
+                     *             "base_currency": "USD",
+                     *             "net_basis": "net_of_tax",
+                     *             "source": "program",
+                     *             "rate_bps": 2250,
+                     *             "flat_amount_cents": null,
+                     *             "parts": [],
+                     *             "fx_rate": null,
+                     *             "fx_date": null,
+                     *             "rounding": "half_up",
+                     *             "capped_at_order_cap": false,
+                     *             "capped_at_base": false,
+                     *             "amount_cents": 563,
+                     *             "currency": "USD",
+                     *             "review_reasons": [],
+                     *             "brought": {
+                     *               "conversions": 0,
+                     *               "revenue_cents": 0
+                     *             }
+                     *           },
+                     *           "fraud": [],
+                     *           "supersedes": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "superseded_by": null
+                     *         },
+                     *         {
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "attributed": true,
+                     *           "method": "click",
+                     *           "reason_code": "CLICK_MATCHED",
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "engine_version": "3",
+                     *           "decided_at": "2026-03-02T09:30:00.000Z",
+                     *           "inputs": {
+                     *             "mode": "test",
+                     *             "event_type": "purchase",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "amount_cents": 2500,
+                     *             "currency": "USD",
+                     *             "tax_cents": 0,
+                     *             "shipping_cents": 0,
+                     *             "fee_cents": 0,
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "promo_code": null
+                     *           },
+                     *           "program": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "window_days": 30,
+                     *             "model": "last_click",
+                     *             "precedence": "click_first"
+                     *           },
+                     *           "candidates": [
+                     *             {
+                     *               "type": "click",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "promo_code": null,
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "at": "2026-03-02T09:30:00.000Z",
+                     *               "expires_at": "2026-04-01T09:30:00.000Z",
+                     *               "eligible": true,
+                     *               "rejected_because": null,
+                     *               "customer_id": null
+                     *             }
+                     *           ],
+                     *           "steps": [
+                     *             {
+                     *               "order": 1,
+                     *               "check": "click.known",
+                     *               "outcome": "passed",
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *             },
+                     *             {
+                     *               "order": 2,
+                     *               "check": "click.not_after_event",
+                     *               "outcome": "passed",
+                     *               "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 3,
+                     *               "check": "click.inside_window",
+                     *               "outcome": "passed",
+                     *               "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 4,
+                     *               "check": "program.active",
+                     *               "outcome": "passed",
+                     *               "detail": "programme is active"
+                     *             },
+                     *             {
+                     *               "order": 5,
+                     *               "check": "participant.not_erased",
+                     *               "outcome": "passed",
+                     *               "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *             },
+                     *             {
+                     *               "order": 6,
+                     *               "check": "participant.approved",
+                     *               "outcome": "passed",
+                     *               "detail": "participant is approved"
+                     *             },
+                     *             {
+                     *               "order": 7,
+                     *               "check": "rules.pay_for_event",
+                     *               "outcome": "passed",
+                     *               "detail": "event is purchase"
+                     *             },
+                     *             {
+                     *               "order": 8,
+                     *               "check": "rules.order_large_enough",
+                     *               "outcome": "passed",
+                     *               "detail": "order 25.00 USD, minimum 5.00 USD"
+                     *             },
+                     *             {
+                     *               "order": 9,
+                     *               "check": "fraud.score",
+                     *               "outcome": "passed",
+                     *               "detail": "score 40, policy flag"
+                     *             }
+                     *           ],
+                     *           "rule": {
+                     *             "override": {
+                     *               "rate_bps": 2500
+                     *             },
+                     *             "rules": {
+                     *               "auto_approval": false,
+                     *               "cap_cents": 20000,
+                     *               "commission_type": "percentage",
+                     *               "hold_period_days": 14,
+                     *               "later_rate_bps": 1000,
+                     *               "min_order_cents": 500,
+                     *               "net_basis": "net_of_tax",
+                     *               "rate_bps": 2250,
+                     *               "recurring": {
+                     *                 "max_months": 12
+                     *               },
+                     *               "tiers": [
+                     *                 {
+                     *                   "min_conversions": 10,
+                     *                   "rate_bps": 2500
+                     *                 }
+                     *               ]
+                     *             },
+                     *             "source": "participant",
+                     *             "version": 2
+                     *           },
+                     *           "calculation": {
+                     *             "base_amount_cents": 2500,
+                     *             "base_currency": "USD",
+                     *             "net_basis": "net_of_tax",
+                     *             "source": "participant",
+                     *             "rate_bps": 2500,
+                     *             "flat_amount_cents": null,
+                     *             "parts": [],
+                     *             "fx_rate": null,
+                     *             "fx_date": null,
+                     *             "rounding": "half_up",
+                     *             "capped_at_order_cap": false,
+                     *             "capped_at_base": false,
+                     *             "amount_cents": 625,
+                     *             "currency": "USD",
+                     *             "review_reasons": [],
+                     *             "brought": {
+                     *               "conversions": 4,
+                     *               "revenue_cents": 18900
+                     *             }
+                     *           },
+                     *           "fraud": [
+                     *             {
+                     *               "rule": "same_ip_prefix_as_partner",
+                     *               "score": 40,
+                     *               "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *             }
+                     *           ],
+                     *           "supersedes": null,
+                     *           "superseded_by": "01936f2e-7c1a-7a3b-9d4e-5f607182932a"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "page_size": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListDecisionsResponse"];
                 };
             };
@@ -21749,15 +22081,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *           "mode": "test",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *           "externalTransactionId": "order-1006",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *           "score": 100,
                      *           "signals": [
                      *             {
@@ -21834,15 +22166,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *       "mode": "test",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *       "externalTransactionId": "order-1006",
-                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *       "score": 100,
                      *       "signals": [
                      *         {
@@ -22003,9 +22335,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22061,9 +22393,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22087,9 +22419,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22183,7 +22515,7 @@ export interface operations {
                      *           "receivedAt": "2026-03-16T09:30:00.000Z",
                      *           "status": "applied",
                      *           "reason": null,
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a"
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934b"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -22365,18 +22697,18 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f6071829339",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933c","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829340",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934d",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829321",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829333",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f607182933a",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829369","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829321",,,
                      *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",3875,,,,
                      */
                     "text/csv": string;
@@ -22526,7 +22858,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
                      *       "state": "processing"
                      *     }
                      */
@@ -22566,7 +22898,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
                      *       "status": "done"
                      *     }
                      */
@@ -22635,7 +22967,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "category": "payouts",
                      *           "type": "payout.canceled",
                      *           "title": "Payout canceled",
@@ -22643,7 +22975,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -22658,7 +22990,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -22666,7 +22998,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -23247,7 +23579,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -23255,7 +23587,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -23306,7 +23638,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -23314,7 +23646,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -24180,7 +24512,7 @@ export interface operations {
                      *           "payoutId": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24279,8 +24611,8 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,eventType,programName,amountCents,currency,saleAmountCents,saleCurrency,linkCode,subId,promoCode,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829339","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829332","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933a","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829333","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
                      */
                     "text/csv": string;
@@ -24590,7 +24922,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24604,7 +24936,7 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24612,7 +24944,7 @@ export interface operations {
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
@@ -24959,7 +25291,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -24967,10 +25299,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -24982,7 +25314,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "category": "payouts",
                      *           "type": "payout.processing",
                      *           "title": "Payout on its way",
@@ -24990,10 +25322,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -25464,7 +25796,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -25472,10 +25804,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
@@ -25523,7 +25855,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -25531,10 +25863,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
@@ -25632,7 +25964,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "merchantName": "Northwind Partners",
@@ -25787,7 +26119,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25847,7 +26179,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25869,7 +26201,7 @@ export interface operations {
                      *       "accountHint": "a***@blog.example",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z",
@@ -25883,7 +26215,7 @@ export interface operations {
                      *           "createdAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z",
@@ -26262,8 +26594,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -26419,8 +26751,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -26584,8 +26916,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26657,7 +26989,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "mode": "test",
                      *           "status": "processing",
                      *           "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26739,7 +27071,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "mode": "test",
                      *       "status": "draft",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26807,7 +27139,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26877,7 +27209,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "mode": "test",
                      *       "status": "canceled",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -26944,7 +27276,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "mode": "test",
                      *       "status": "confirmed",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27064,7 +27396,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27206,8 +27538,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27230,7 +27562,7 @@ export interface operations {
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1007",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z"
@@ -27242,7 +27574,7 @@ export interface operations {
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1010",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
@@ -27289,8 +27621,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27359,8 +27691,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27429,8 +27761,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27494,8 +27826,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -29018,7 +29350,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "title": "New roasts",
                      *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
@@ -29210,14 +29542,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partnerName": "Ada Lindqvist",
                      *           "partnerEmail": "ada@blog.example",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
                      *           "externalTransactionId": "order-1005",
                      *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "promoCode": null,
@@ -29341,7 +29673,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829339"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933a"
                  *       ]
                  *     }
                  */
@@ -29364,7 +29696,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -29392,7 +29724,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -29443,7 +29775,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829338"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829339"
                  *       ]
                  *     }
                  */
@@ -29466,7 +29798,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -29494,7 +29826,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -30031,14 +30363,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *       "externalTransactionId": "order-1007",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -30115,7 +30447,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30189,14 +30521,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
                      *       "externalTransactionId": "order-1005",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -30273,7 +30605,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30348,14 +30680,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
                      *       "externalTransactionId": "order-1008",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -30432,7 +30764,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -31466,9 +31798,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
@@ -32249,7 +32581,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -32264,14 +32596,14 @@ export interface operations {
                      *           "occurredAt": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
@@ -32339,7 +32671,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "mode": "test",
@@ -32402,7 +32734,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": null,
                      *       "merchantName": null,
@@ -33409,7 +33741,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -33423,7 +33755,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -33485,7 +33817,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -33575,7 +33907,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -33632,7 +33964,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "url": "https://127.0.0.1:8443/hook",
                      *           "description": "Bookkeeping",
                      *           "subscriptions": [
@@ -33699,7 +34031,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -33916,7 +34248,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34009,7 +34341,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34083,7 +34415,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *           "eventType": "program.updated",
                      *           "status": "delivered",
@@ -34136,7 +34468,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -34193,7 +34525,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -34314,7 +34646,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34563,7 +34895,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -34577,11 +34909,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -34595,7 +34927,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -34664,7 +34996,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829355","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829356","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829356","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829357","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -35241,7 +35573,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -35292,7 +35624,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",

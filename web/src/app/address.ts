@@ -23,6 +23,17 @@ export function useParameter(name: string, initial = ""): [string, (value: strin
   return [value, set];
 }
 
+/** Returns a function for the address of the page with another value of a parameter of the query. */
+export function useAddressWith(name: string): (value: string) => string {
+  const search = useSearch();
+  const [path] = useLocation();
+  return (value) => {
+    const parameters = new URLSearchParams(search);
+    parameters.set(name, value);
+    return `${path}?${parameters.toString()}`;
+  };
+}
+
 /** Returns the parameters in the fragment of the address. Browsers do not send them to servers. */
 export function fragment(): URLSearchParams {
   return new URLSearchParams(location.hash.slice(1));

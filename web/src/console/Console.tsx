@@ -33,6 +33,10 @@ const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./overview/Overview")),
   "/commissions": lazy(() => import("./commissions/Commissions")),
   "/commissions/:id": lazy(() => import("./commissions/CommissionDetail")),
+  "/conversions": lazy(() => import("./conversions/Conversions")),
+  "/conversions/:id": lazy(() => import("./conversions/ConversionDetail")),
+  "/partners": lazy(() => import("./partners/Partners")),
+  "/programs/:program/partners/:id": lazy(() => import("./partners/PartnerDetail")),
   "/notifications": lazy(() => import("../app/notifications/Notifications")),
   "/settings/account": lazy(() => import("./settings/Account")),
 };

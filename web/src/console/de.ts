@@ -2,6 +2,7 @@ import shared from "../i18n/de";
 import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
+import partners from "./partners/de";
 
 /** The texts of the console in German. */
 const de: typeof en = {
@@ -13,7 +14,7 @@ const de: typeof en = {
     other: "Sie sind Partner?",
     toOther: "Zur Anmeldung im Partnerportal",
     eraseHint:
-      "Ihr Konto wird gelöscht. Haben nur Sie den Arbeitsbereich, wird auch er gelöscht, mit allen Programmen und Partnern. Beträge von Provisionen und Auszahlungen bleiben unter einem Pseudonym. Das lässt sich nicht rückgängig machen.",
+      "Der ganze Arbeitsbereich wird in beiden Modi gelöscht: die Konten aller Mitglieder, Schlüssel, Webhooks, die Verbindung zu Stripe und die Daten über Partner und Käufer. Programme behalten ihre Zahlen unter Pseudonymen. Das lässt sich nicht rückgängig machen.",
     noNotificationsHint: "Hier erfahren Sie von Bewerbungen, Provisionen, Auszahlungen, Webhooks und Änderungen an Ihrem Arbeitsbereich.",
     categories: {
       security: "Sicherheit",
@@ -105,6 +106,7 @@ const de: typeof en = {
   },
   commissions,
   conversions,
+  partners,
 };
 
 export default de;

@@ -1,6 +1,7 @@
 import shared from "../i18n/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
+import partners from "./partners/en";
 
 /** The texts of the console in English. de.ts has the same texts in German. Each area has a file of its own. */
 const en = {
@@ -12,7 +13,7 @@ const en = {
     other: "You are a partner?",
     toOther: "Log in to the partner portal",
     eraseHint:
-      "Your account is erased. If you are the only owner, your workspace is erased too, with all programmes and partners. Amounts of commissions and payouts stay under a pseudonym. This cannot be undone.",
+      "The whole workspace is erased in both modes: the accounts of all members, keys, webhooks, the connection to Stripe, and the data about partners and buyers. Programmes keep their numbers under pseudonyms. This cannot be undone.",
     noNotificationsHint: "Here you learn about applications, commissions, payouts, webhooks and changes of your workspace.",
     categories: {
       security: "Security",
@@ -104,6 +105,7 @@ const en = {
   },
   commissions,
   conversions,
+  partners,
 };
 
 export default en;

@@ -25,6 +25,8 @@ const de: typeof en = {
     code: "Code",
     codeHint: "Aus Ihrer Authenticator-App, oder ein Wiederherstellungscode.",
     optional: "freiwillig",
+    required: "Füllen Sie dieses Feld aus.",
+    amountWrong: "Schreiben Sie einen Betrag wie 12,50.",
   },
   table: {
     pages: "Seiten",

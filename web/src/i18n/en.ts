@@ -23,6 +23,8 @@ const en = {
     code: "Code",
     codeHint: "From your authenticator app, or a recovery code.",
     optional: "Optional",
+    required: "Fill in this field.",
+    amountWrong: "Write an amount such as 12.50.",
   },
   table: {
     pages: "Pages",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { decimal, exponent, Format } from "./format";
+import { decimal, exponent, Format, minorUnits } from "./format";
 
 test("amounts have the decimals of their currency", () => {
   const format = new Format("en", "UTC");
@@ -53,4 +53,22 @@ test("times are in the given zone", () => {
   const now = Date.parse("2026-01-10T00:00:00Z");
   assert.equal(new Format("en").relative("2026-01-08T00:00:00Z", now), "2 days ago");
   assert.equal(new Format("en").relative("2026-01-10T00:00:20Z", now), "this minute");
+});
+
+test("typed amounts are read in the decimals of the currency", () => {
+  for (const [text, digits, want] of [
+    ["12.50", 2, 1250],
+    ["12,5", 2, 1250],
+    [" 7 ", 2, 700],
+    ["-3.05", 2, -305],
+    ["1234", 0, 1234],
+    ["1.234", 3, 1234],
+    ["1.234", 2, null],
+    ["12.5", 0, null],
+    ["1,234.50", 2, null],
+    ["=1+1", 2, null],
+    ["", 2, null],
+  ] as const) {
+    assert.equal(minorUnits(text, digits), want, text);
+  }
 });

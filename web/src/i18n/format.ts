@@ -87,6 +87,16 @@ export function exponent(currency: string): number {
   return exponents[currency] ?? 2;
 }
 
+/**
+ * The amount in minor units that a user has typed, with a point or a comma before the decimals. It
+ * is null if the text is no amount or has more decimals than the currency.
+ */
+export function minorUnits(text: string, digits: number): number | null {
+  const [, sign = "", whole, decimals = ""] = /^([-−]?)(\d{1,13})(?:[.,](\d+))?$/.exec(text.trim()) ?? [];
+  if (whole === undefined || decimals.length > digits) return null;
+  return Number(whole + decimals.padEnd(digits, "0")) * (sign ? -1 : 1);
+}
+
 /** The decimal form of an amount in minor units. It is a text, because a division could round. */
 export function decimal(minorUnits: number, digits: number): string {
   const text = String(Math.abs(minorUnits)).padStart(digits + 1, "0");

@@ -19,7 +19,7 @@ const same = [
   ...["form.name", "form.code", "method.paypal", "method.wise", "method.stripe_connect", "roles.manager", "notifications.email", "notifications.inApp"],
   ...["settings.exportTitle", "areas.links", "links.title", "links.code", "links.subId", "links.tagMedium", "commissions.status", "payouts.status"],
   ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
-  ...["commissions.partner", "conversions.partner", "conversions.source.stripe"],
+  ...["commissions.partner", "conversions.partner", "conversions.source.stripe", "partners.code", "partners.links", "partners.name", "partners.one"],
 ];
 
 test("German has another text for each English one", () => {

@@ -6,7 +6,7 @@ import { Button } from "./controls";
 import css from "./kit.module.css";
 
 /** A button that copies a text, and says so, or that the browser does not allow it. */
-export function CopyButton({ text, kind }: { text: string; kind?: "primary" }) {
+export function CopyButton({ text, label, kind }: { text: string; label?: string; kind?: "primary" }) {
   const { t } = useTexts();
   const [result, setResult] = useState<string | null>(null);
   useEffect(() => {
@@ -24,7 +24,7 @@ export function CopyButton({ text, kind }: { text: string; kind?: "primary" }) {
   };
   return (
     <Button kind={kind} onPress={() => void copy()}>
-      <span aria-live="polite">{result ?? t.copy}</span>
+      <span aria-live="polite">{result ?? label ?? t.copy}</span>
     </Button>
   );
 }

@@ -17,11 +17,13 @@ import { CommissionBadge } from "./CommissionBadge";
 import { type Commission, useReload } from "./decide";
 import { RejectDialog } from "./RejectDialog";
 
+/** A commission. Without an id, nothing is loaded. */
 export function useCommission(id: string) {
   const { api, mode } = useApp();
   return useQuery({
     queryKey: [mode, "commissions", "one", id],
     queryFn: async () => unwrap(await api.GET("/api/v1/commissions/{commissionId}", { params: { path: { commissionId: id } } })),
+    enabled: id !== "",
     refetchInterval: liveInterval,
   });
 }

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 
-import { useParameter } from "../../app/address";
+import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { isCapped, paged, pageOf } from "../../app/data";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
@@ -128,6 +128,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
   const page = usePage();
   const sort = useSort(sorts);
   const [open, setOpen] = useParameter("open");
+  const addressOf = useAddressWith("open");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<Outcome["failed"]>(new Map());
   const canDecide = can("BulkApproveCommissions") && (tab === "review" || tab === "pending" || tab === "approved");
@@ -164,7 +165,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
                     name: t.commissions.partner,
                     cell: (row) => (
                       <>
-                        <Link onPress={() => setOpen(row.id)}>{row.partnerName}</Link>
+                        <Link href={addressOf(row.id)}>{row.partnerName}</Link>
                         {messages.has(row.id) && <p className={kit.fault}>{messages.get(row.id)}</p>}
                       </>
                     ),
