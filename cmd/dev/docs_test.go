@@ -78,7 +78,7 @@ func TestSettingsDocument_NamesEverySetting(t *testing.T) {
 // The guide for partners has the words on the screen in bold.
 func TestPartnerGuide_NamesTextsOfPortal(t *testing.T) {
 	t.Parallel()
-	texts := read(t, "web/src/i18n/en.ts")
+	texts := read(t, "web/src/i18n/en.ts") + read(t, "web/src/portal/en.ts")
 	_, languages, _ := strings.Cut(read(t, "web/src/app/texts.tsx"), "languages = ")
 	texts += languages[:strings.IndexByte(languages, '}')]
 	guide := read(t, "docs/partner-guide.md")

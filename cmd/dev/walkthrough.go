@@ -88,6 +88,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset deletes it.\n\n")
 	table(
 		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
+		[2]string{"Console", s.apiURL() + "/console/test"},
 		[2]string{"Portal", s.apiURL() + "/portal/test"},
 		[2]string{"Join page", demo[programPageName]},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},

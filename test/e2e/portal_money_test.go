@@ -277,11 +277,7 @@ func testChooseLanguage(ctx context.Context, t *testing.T, sys *system, u browse
 // in test mode.
 func newPortalTab(ctx context.Context, t *testing.T, sys *system, u browsertest.User, partner caller) *tab {
 	t.Helper()
-	p := newTab(ctx, t, sys, u)
-	p.open("/portal/test/login")
-	p.logIn(partner.email, password)
-	p.Find("navigation", "")
-	return p
+	return newLoggedInTab(ctx, t, sys, u, "/portal/test", partner)
 }
 
 // loseSale reports a sale after a click whose attribution window has ended. It returns the number of

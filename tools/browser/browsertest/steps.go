@@ -238,3 +238,22 @@ func (p *Tab) Fill(name, text string) {
 		Command(p, input.InsertText, input.InsertTextParams{Text: text})
 	}
 }
+
+// Choose types a text into a field that finds records, and chooses the only record that it offers.
+func (p *Tab) Choose(name, text string) {
+	p.Helper()
+	if p.User.Keyboard {
+		p.moveTo("combobox", name, kb.Tab)
+	} else {
+		p.click("combobox", name)
+	}
+	Command(p, input.InsertText, input.InsertTextParams{Text: text})
+	p.Eventually(fmt.Sprintf("the field %q offers one record", name), func() error {
+		options, err := p.Query("option", "")
+		if err == nil && len(options) != 1 {
+			err = fmt.Errorf("it offers %d", len(options))
+		}
+		return err
+	})
+	p.Do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
+}

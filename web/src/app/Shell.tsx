@@ -73,7 +73,7 @@ export function Shell({
             {area.text}
           </Link>
         ))}
-        <More areas={rare} isCurrent={rare.some(isCurrent)} />
+        {rare.length > 0 && <More areas={rare} isCurrent={rare.some(isCurrent)} />}
       </nav>
       <main id="content" className={css.content}>
         {notice}
@@ -145,10 +145,11 @@ function Bell() {
     queryFn: async () => unwrap(await api.GET(`${feedOf(session)}/unread-count`)).count,
     refetchInterval: 60_000,
   });
+  const count = data ? (data > 99 ? "99+" : String(data)) : "";
   return (
-    <Link href="/notifications" className={css.tool} aria-label={data ? `${t.nav.notifications}, ${t.nav.unread(data)}` : t.nav.notifications}>
+    <Link href="/notifications" className={css.tool} aria-label={count ? `${t.nav.notifications}, ${t.nav.unread(count)}` : t.nav.notifications}>
       <Icon name="bell" />
-      {!!data && <span className={css.dot}>{data > 99 ? "99+" : data}</span>}
+      {count && <span className={css.dot}>{count}</span>}
     </Link>
   );
 }

@@ -7,8 +7,11 @@ import type { BrowserSession } from "./session";
 /** The events of the stream after which the feed or the number of unread notifications is another. */
 const changes = ["ready", "notification", "unread_count", "resync"];
 
+/** The address of the notifications of partners or members. */
+type Feed = "/api/v1/partner/notifications" | "/api/v1/notifications";
+
 /** The address of the notifications of the user. */
-export function feedOf({ kind }: BrowserSession): "/api/v1/partner/notifications" | "/api/v1/notifications" {
+export function feedOf({ kind }: BrowserSession): Feed {
   return kind === "partner" ? "/api/v1/partner/notifications" : "/api/v1/notifications";
 }
 
@@ -49,13 +52,13 @@ export function useLiveNotifications(): void {
 }
 
 /** Opens the stream, and opens it again whenever it ends, until closed. */
-async function follow(api: Tributary, feed: ReturnType<typeof feedOf>, closed: AbortSignal, changed: () => void): Promise<void> {
+async function follow(api: Tributary, feed: Feed, closed: AbortSignal, changed: () => void): Promise<void> {
   let delay = 1_000;
   while (!closed.aborted) {
     try {
       // An EventSource sends no headers, so a ticket replaces the access token.
       const { ticket } = unwrap(await api.POST(`${feed}/stream-ticket`, { signal: closed }));
-      await listen(`${feed}/stream?ticket=${encodeURIComponent(ticket)}`, closed, () => {
+      await listen(feed, ticket, closed, () => {
         delay = 1_000;
         changed();
       });
@@ -68,9 +71,9 @@ async function follow(api: Tributary, feed: ReturnType<typeof feedOf>, closed: A
 }
 
 /** Calls changed for each event until the stream ends. A lost connection does not end it. */
-function listen(address: string, closed: AbortSignal, changed: () => void): Promise<void> {
+function listen(feed: Feed, ticket: string, closed: AbortSignal, changed: () => void): Promise<void> {
   return new Promise((resolve) => {
-    const source = new EventSource(address);
+    const source = new EventSource(`${feed}/stream?ticket=${encodeURIComponent(ticket)}`);
     const end = () => {
       source.close();
       closed.removeEventListener("abort", end);

@@ -147,7 +147,7 @@ const en = {
     test: "Test mode: this data is for trying out, and no money is paid.",
     toLive: "Go to live mode",
     toTest: "Go to test mode",
-    unread: (count: number) => `${count} unread`,
+    unread: (count: string) => `${count} unread`,
   },
   roles: { owner: "Owner", admin: "Admin", manager: "Manager", finance: "Finance", developer: "Developer", viewer: "Viewer, without the right to change anything" },
   notifications: {

@@ -23,7 +23,7 @@ export function Privacy({ canErase = true }: { canErase?: boolean }) {
 function Export() {
   const { api, session } = useApp();
   const { t, f } = useTexts();
-  const start = useMutation({ mutationFn: async () => unwrap(await api.POST(session.kind === "partner" ? "/api/v1/partner/export" : "/api/v1/merchant/account/export")) });
+  const start = useMutation({ mutationFn: async () => unwrap(await api.POST(`/api/v1/${session.kind === "partner" ? "partner" : "merchant/account"}/export`)) });
   const { download_url: address, expires_at: expiry, filename } = start.data ?? {};
   return (
     <Card title={t.settings.exportTitle}>

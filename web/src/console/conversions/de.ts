@@ -63,7 +63,7 @@ const de: typeof en = {
     "promo_code.known": "Der Gutscheincode ist bekannt",
     "promo_code.usable": "Der Gutscheincode ist gültig",
     "customer.bound": "Ein Partner hat den Kunden früher gebracht",
-    "fraud.score": "Es gibt wenig Zeichen von Betrug",
+    "fraud.score": "Die Betrugsregeln verhindern die Provision nicht",
     "rules.first_payment": "Es ist die erste Zahlung, falls nur sie zählt",
     "rules.max_months": "Die Zahlung liegt in den Monaten, die zählen",
     "rules.max_payments": "Die Zahlung liegt in der Anzahl, die zählt",

@@ -61,7 +61,7 @@ const en = {
     "promo_code.known": "The promo code is known",
     "promo_code.usable": "The promo code can be used",
     "customer.bound": "A partner brought the customer before",
-    "fraud.score": "The fraud score is low enough",
+    "fraud.score": "The fraud policy does not block the commission",
     "rules.first_payment": "It is the first payment, if only that earns",
     "rules.max_months": "The payment is within the months that earn",
     "rules.max_payments": "The payment is within the number that earns",

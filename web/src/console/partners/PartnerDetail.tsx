@@ -106,7 +106,7 @@ function Overview({ participant, program }: Props) {
             [t.status.participant.rejected, time(participant.rejectedAt)],
             [t.partners.reason, participant.rejectionReason ?? participant.suspensionReason],
             [t.status.participant.suspended, time(participant.suspendedAt)],
-            [t.partners.terms, participant.termsAcceptedAt && t.partners.termsAccepted(f.number(participant.termsVersion ?? 0), f.time(participant.termsAcceptedAt))],
+            [t.partners.terms, participant.termsAcceptedAt && !!participant.termsVersion && t.partners.termsAccepted(f.number(participant.termsVersion ?? 0), f.time(participant.termsAcceptedAt))],
           ]}
         />
       </Card>
