@@ -126,6 +126,8 @@ var policies = completed(map[string]Policy{
 	affiliatev1.ParticipantService_CreateParticipant_FullMethodName:       {Accept: merchants, Action: runPrograms, AcceptsKey: true},
 	affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName:  {Accept: merchants, Action: runPrograms},
 	affiliatev1.ParticipantService_ListParticipants_FullMethodName:        {Accept: merchants, Action: readDashboards},
+	affiliatev1.ParticipantService_ListPartners_FullMethodName:            {Accept: merchants, Action: readDashboards},
+	affiliatev1.ParticipantService_ExportPartners_FullMethodName:          {Accept: merchants, Action: readDashboards},
 	affiliatev1.ParticipantService_GetParticipant_FullMethodName:          {Accept: merchants, Action: readDashboards},
 	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:      {Accept: merchants, Action: runPrograms},
 	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:       {Accept: merchants, Action: runPrograms},

@@ -88,6 +88,8 @@ const (
 type Detail struct {
 	Participant
 	Stats
+	ProgramName string
+	Currency    string // of the programme
 }
 
 // Stats holds totals of a participant over all time. Amounts are in minor

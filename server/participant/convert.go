@@ -27,6 +27,8 @@ func toProto(p participant.Detail, role affiliate.Role) *affiliatev1.Participant
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
 		ProgramId:          p.Program.String(),
+		ProgramName:        p.ProgramName,
+		Currency:           p.Currency,
 		PartnerId:          server.OptionalID(p.VisiblePartner()),
 		ExternalId:         p.ExternalID,
 		PartnerConsent:     server.EnumValue[affiliatev1.PartnerConsent](p.Consent),
@@ -94,7 +96,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckName("name", req.GetName(), &found)
 		checkCode(req.GetReferralCode(), &found)
 		checkEmail(req.GetEmail(), &found)
-	case *affiliatev1.ListParticipantsRequest:
+	case listRequest:
 		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.UpdateParticipantRequest:
 		server.CheckMask(req, &found, "referral_code")

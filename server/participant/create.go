@@ -72,7 +72,11 @@ func (s *Service) enrolOnce(
 		if err != nil {
 			return err
 		}
-		response = toProto(participant.Detail{Participant: p}, server.PrincipalFrom(ctx).Role)
+		detail, err := participants.Get(ctx, tx, e.Scope, e.Program, p.ID)
+		if err != nil {
+			return err
+		}
+		response = toProto(detail, server.PrincipalFrom(ctx).Role)
 		if stored, err = proto.Marshal(response); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func TestCreateParticipant_MakesAnAccount(t *testing.T) {
 	})
 	at := server.Timestamp(f.changeTime())
 	want := &affiliatev1.Participant{
-		Id: got.Id, ProgramId: f.Program.String(), PartnerId: got.PartnerId, PartnerName: "Jane Doe", PartnerEmail: "jane@example.com",
+		Id: got.Id, ProgramId: f.Program.String(), PartnerId: got.PartnerId, ProgramName: "P", Currency: "EUR", PartnerName: "Jane Doe", PartnerEmail: "jane@example.com",
 		Status: approved, ReferralCode: "jane-d", ExternalId: new("cust-17"), GroupId: &group,
 		AppliedAt: at, ApprovedAt: at, CreatedAt: at, UpdatedAt: at,
 	}
@@ -138,7 +138,7 @@ func TestCreateParticipant_OfAnExistingAccount(t *testing.T) {
 	got := f.mustCreate(&createRequest{Email: "jane@example.com", Name: "Given Name", ExternalId: new("cust-17")})
 	at := server.Timestamp(f.changeTime())
 	want := &affiliatev1.Participant{
-		Id: got.Id, ProgramId: f.Program.String(), PartnerName: "Given Name", PartnerEmail: "jane@example.com",
+		Id: got.Id, ProgramId: f.Program.String(), ProgramName: "P", Currency: "EUR", PartnerName: "Given Name", PartnerEmail: "jane@example.com",
 		Status: pending, PartnerConsent: awaited, ReferralCode: "given-name", ExternalId: new("cust-17"),
 		AppliedAt: at, CreatedAt: at, UpdatedAt: at,
 	}

@@ -288,7 +288,7 @@ func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
 	}
 	at := server.Timestamp(f.changeTime())
 	want := &affiliatev1.Participant{
-		Id: got.Id, ProgramId: f.Program.String(), PartnerId: new(partner.String()), PartnerName: "Jane",
+		Id: got.Id, ProgramId: f.Program.String(), ProgramName: "P", Currency: "EUR", PartnerId: new(partner.String()), PartnerName: "Jane",
 		PartnerEmail: "jane-" + partner.String() + "@example.com", Status: approved, ReferralCode: "star",
 		AppliedAt: at, ApprovedAt: at, CreatedAt: at, UpdatedAt: at,
 	}

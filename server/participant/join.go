@@ -39,6 +39,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		if err != nil {
 			return err
 		}
+		joined.ProgramName, joined.Currency = program.Name, program.Currency
 		joined.Participant, err = join(ctx, tx, p, click.FoldCode(req.GetReferralCode()), "participant.apply", affiliate.EventParticipantApplied)
 		if err != nil {
 			return err
@@ -99,6 +100,7 @@ func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.
 		if err != nil {
 			return err
 		}
+		accepted.ProgramName, accepted.Currency = program.Name, program.Currency
 		accepted.Participant, err = join(ctx, tx, p, invite.ReferralCode, "participant.accept_invite", affiliate.EventParticipantApplied)
 		return err
 	})

@@ -39,13 +39,17 @@ package participant
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
@@ -96,13 +100,49 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	page := server.PageOf(req)
 	caller := server.PrincipalFrom(ctx)
+	filter, order := listOf(req, caller.Role)
+	filter.ExternalID = req.GetExternalId()
+	if _, err := programs.Get(ctx, s.db, caller.Scope(), program); err != nil {
+		return nil, err
+	}
+	participants, total, err := participants.List(ctx, s.db, caller.Scope(), program, filter, order, page)
+	if err != nil {
+		return nil, err
+	}
+	return listResponse(ctx, participants, total, filter, page), nil
+}
+
+// ListPartners returns one page of the participants of all programmes.
+func (s *Service) ListPartners(ctx context.Context, req *affiliatev1.ListPartnersRequest) (*affiliatev1.ListParticipantsResponse, error) {
+	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	filter, order := listOf(req, caller.Role)
+	program := server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
+	participants, total, err := participants.ListAll(ctx, s.db, caller.Scope(), program, filter, order, page)
+	if err != nil {
+		return nil, err
+	}
+	return listResponse(ctx, participants, total, filter, page), nil
+}
+
+// listRequest has the filters and the order of lists and exports of participants.
+type listRequest interface {
+	GetStatus() affiliatev1.ParticipantStatus
+	GetSearch() string
+	GetTag() string
+	GetGroupId() string
+	GetSortBy() string
+	GetSortOrder() affiliatev1.SortOrder
+}
+
+func listOf(req listRequest, role affiliate.Role) (participant.Filter, participant.Order) {
 	filter := participant.Filter{
 		Status:     participant.Status(server.EnumName(req.GetStatus())),
 		Search:     req.GetSearch(),
-		HideEmails: caller.Role == affiliate.RoleViewer,
-		ExternalID: req.GetExternalId(),
+		HideEmails: role == affiliate.RoleViewer,
 		Tag:        req.GetTag(),
-		Group:      server.ParseOptionalID[affiliate.GroupID](req.GroupId),
+	}
+	if group := req.GetGroupId(); group != "" {
+		filter.Group = server.ParseOptionalID[affiliate.GroupID](&group)
 	}
 	order := participant.Order{
 		By:        participant.Sort(req.GetSortBy()),
@@ -111,21 +151,65 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if order.By == "" {
 		order.By = participant.ParticipantsByAge
 	}
-	if _, err := programs.Get(ctx, s.db, caller.Scope(), program); err != nil {
-		return nil, err
-	}
-	participants, total, err := participants.List(ctx, s.db, caller.Scope(), program, filter, order, page)
-	if err != nil {
-		return nil, err
-	}
-	if filter.Search != "" || filter.Group != nil { // otherwise the total is exact
+	return filter, order
+}
+
+func listResponse(
+	ctx context.Context, participants []participant.Detail, total int64, filter participant.Filter, page affiliate.Page,
+) *affiliatev1.ListParticipantsResponse {
+	if filter.Search != "" || filter.Group != nil || filter.Tag != "" { // otherwise the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
+	role := server.PrincipalFrom(ctx).Role
 	return &affiliatev1.ListParticipantsResponse{
-		Data:  server.ConvertAll(participants, func(p participant.Detail) *affiliatev1.Participant { return toProto(p, caller.Role) }),
+		Data:  server.ConvertAll(participants, func(p participant.Detail) *affiliatev1.Participant { return toProto(p, role) }),
 		Total: total,
 		Page:  int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
-	}, nil
+	}
+}
+
+// ExportPartners streams the participants of all programmes as CSV.
+func (s *Service) ExportPartners(req *affiliatev1.ExportPartnersRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	ctx := stream.Context()
+	caller := server.PrincipalFrom(ctx)
+	filter, order := listOf(req, caller.Role)
+	program := server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
+	columns := []string{
+		"id", "createdAt", "status", "programId", "programName", "partnerId", "partnerName", "partnerEmail", "externalId", "referralCode", "groupId", "tags",
+		"clicks", "conversions", "revenueCents", "commissionCents", "balanceCents", "currency", "approvedAt",
+	}
+	return server.StreamCSV(stream, "partners", caller.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
+		for p, err := range participants.Export(ctx, s.db, caller.Scope(), program, filter, order) {
+			if err != nil {
+				return err
+			}
+			writeRow(w, p, caller.Role)
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func writeRow(w *csv.Writer, p participant.Detail, role affiliate.Role) {
+	w.ID(p.ID.UUID)
+	w.Time(p.CreatedAt)
+	w.Text(string(p.Status))
+	w.ID(p.Program.UUID)
+	w.Text(p.ProgramName)
+	w.OptionalText(server.OptionalID(p.VisiblePartner()))
+	w.Text(p.PartnerName)
+	w.Text(emailFor(role, p.PartnerEmail))
+	w.OptionalText(p.ExternalID)
+	w.Text(p.ReferralCode)
+	w.OptionalText(server.OptionalID(p.Group))
+	w.Text(strings.Join(p.Tags, ", "))
+	for _, n := range []int64{p.Clicks, p.Conversions, p.RevenueCents, p.CommissionCents, p.BalanceCents} {
+		w.Int(n)
+	}
+	w.Text(p.Currency)
+	w.OptionalTime(p.ApprovedAt)
 }
 
 // GetParticipant returns one participant.

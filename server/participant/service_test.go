@@ -29,7 +29,7 @@ func TestApply(t *testing.T) {
 	}
 	at := server.Timestamp(f.changeTime())
 	want := &affiliatev1.Participant{
-		Id: p.Id, ProgramId: f.Program.String(), PartnerId: new(partner.String()), PartnerName: "Jane Doe",
+		Id: p.Id, ProgramId: f.Program.String(), PartnerId: new(partner.String()), ProgramName: "P", Currency: "EUR", PartnerName: "Jane Doe",
 		PartnerEmail: "jane-" + partner.String() + "@example.com", Status: pending,
 		ReferralCode: "jane-doe", ApplicationAnswers: map[string]string{"Why?": "Because"}, AppliedAt: at, CreatedAt: at, UpdatedAt: at,
 	}

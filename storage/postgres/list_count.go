@@ -55,9 +55,14 @@ func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 // ListCount returns the total length of the given lists of a programme. The number is
 // exact.
 func ListCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
+	return ListCounts(ctx, db, workspace, []affiliate.ProgramID{program}, what...)
+}
+
+// ListCounts does the same as ListCount for several programmes.
+func ListCounts(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, programs []affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
-		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`
-	return Value[int64](ctx, db, count, workspace, program, what)
+		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = any($2) and what = any($3)`
+	return Value[int64](ctx, db, count, workspace, programs, what)
 }
 
 // ChangeLinkCount adds n to the number of links of a programme. id selects the slot.

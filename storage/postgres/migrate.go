@@ -49,9 +49,9 @@ const (
 // time. Migrate returns an error if the connections do not keep their sessions
 // (pgsession.Check), because then the lock of the migrations has no effect.
 //
-// Migrate works while the service runs. Each migration is one transaction, except those that only
-// create indexes of large tables concurrently. If it does not get a lock within lockTimeout, because a call uses the table, it is
-// rolled back and tried again, for about two minutes.
+// Migrate works while the service runs. Each migration is one transaction, except those that
+// only create indexes of large tables. If it does not get a lock within lockTimeout, because a
+// call uses the table, it is rolled back and tried again, for about two minutes.
 func Migrate(ctx context.Context, url string) error {
 	if err := pgsession.Check(ctx, url); err != nil {
 		return err

@@ -219,6 +219,8 @@ var routeRules = map[string]rule{
 	"CreateParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"email": "somebody@example.com", "name": "Somebody"}},
 	"CreateParticipantToken":  {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"ListParticipants":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ListPartners":            {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ExportPartners":          {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"GetParticipant":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"ApproveParticipant":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"RejectParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},

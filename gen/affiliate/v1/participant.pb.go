@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -206,7 +207,10 @@ type Participant struct {
 	PartnerConsent PartnerConsent `protobuf:"varint,29,opt,name=partner_consent,json=partnerConsent,proto3,enum=affiliate.v1.PartnerConsent" json:"partner_consent,omitempty"`
 	// The version of the programme's terms that the partner accepted at `termsAcceptedAt`.
 	// Null if the partner accepted none.
-	TermsVersion  *int32 `protobuf:"varint,30,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
+	TermsVersion *int32 `protobuf:"varint,30,opt,name=terms_version,json=termsVersion,proto3,oneof" json:"terms_version,omitempty"`
+	ProgramName  string `protobuf:"bytes,31,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	// The programme's currency, an ISO 4217 code.
+	Currency      string `protobuf:"bytes,32,opt,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -449,6 +453,20 @@ func (x *Participant) GetTermsVersion() int32 {
 		return *x.TermsVersion
 	}
 	return 0
+}
+
+func (x *Participant) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *Participant) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
 }
 
 type AcceptParticipationRequest struct {
@@ -1121,6 +1139,226 @@ func (x *ListParticipantsResponse) GetLimit() int32 {
 	return 0
 }
 
+type ListPartnersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only participants with this status.
+	Status ParticipantStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	// Only participants whose partner name, partner e-mail address, referral code or id
+	// begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
+	Search *string `protobuf:"bytes,4,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// The field to sort by. Default `createdAt`. Participants with equal values are
+	// sorted newest first.
+	SortBy *string `protobuf:"bytes,5,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,6,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only participants of this programme.
+	ProgramId *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only participants of this group.
+	GroupId *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Only participants with this tag. The whole tag is compared, and case matters.
+	Tag           *string `protobuf:"bytes,9,opt,name=tag,proto3,oneof" json:"tag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPartnersRequest) Reset() {
+	*x = ListPartnersRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPartnersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPartnersRequest) ProtoMessage() {}
+
+func (x *ListPartnersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPartnersRequest.ProtoReflect.Descriptor instead.
+func (*ListPartnersRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListPartnersRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListPartnersRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPartnersRequest) GetStatus() ParticipantStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ParticipantStatus_PARTICIPANT_STATUS_UNSPECIFIED
+}
+
+func (x *ListPartnersRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *ListPartnersRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ListPartnersRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ListPartnersRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListPartnersRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *ListPartnersRequest) GetTag() string {
+	if x != nil && x.Tag != nil {
+		return *x.Tag
+	}
+	return ""
+}
+
+type ExportPartnersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only participants with this status.
+	Status ParticipantStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	// Only participants whose partner name, partner e-mail address, referral code or id
+	// begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
+	Search *string `protobuf:"bytes,4,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// The field to sort by. Default `createdAt`. Participants with equal values are
+	// sorted newest first.
+	SortBy *string `protobuf:"bytes,5,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,6,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only participants of this programme.
+	ProgramId *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only participants of this group.
+	GroupId *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Only participants with this tag. The whole tag is compared, and case matters.
+	Tag           *string `protobuf:"bytes,9,opt,name=tag,proto3,oneof" json:"tag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportPartnersRequest) Reset() {
+	*x = ExportPartnersRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportPartnersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportPartnersRequest) ProtoMessage() {}
+
+func (x *ExportPartnersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportPartnersRequest.ProtoReflect.Descriptor instead.
+func (*ExportPartnersRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExportPartnersRequest) GetStatus() ParticipantStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ParticipantStatus_PARTICIPANT_STATUS_UNSPECIFIED
+}
+
+func (x *ExportPartnersRequest) GetSearch() string {
+	if x != nil && x.Search != nil {
+		return *x.Search
+	}
+	return ""
+}
+
+func (x *ExportPartnersRequest) GetSortBy() string {
+	if x != nil && x.SortBy != nil {
+		return *x.SortBy
+	}
+	return ""
+}
+
+func (x *ExportPartnersRequest) GetSortOrder() SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return SortOrder_SORT_ORDER_UNSPECIFIED
+}
+
+func (x *ExportPartnersRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ExportPartnersRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *ExportPartnersRequest) GetTag() string {
+	if x != nil && x.Tag != nil {
+		return *x.Tag
+	}
+	return ""
+}
+
 type GetParticipantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -1131,7 +1369,7 @@ type GetParticipantRequest struct {
 
 func (x *GetParticipantRequest) Reset() {
 	*x = GetParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1381,7 @@ func (x *GetParticipantRequest) String() string {
 func (*GetParticipantRequest) ProtoMessage() {}
 
 func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1394,7 @@ func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetParticipantRequest.ProtoReflect.Descriptor instead.
 func (*GetParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetParticipantRequest) GetProgramId() string {
@@ -1183,7 +1421,7 @@ type ApproveParticipantRequest struct {
 
 func (x *ApproveParticipantRequest) Reset() {
 	*x = ApproveParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1433,7 @@ func (x *ApproveParticipantRequest) String() string {
 func (*ApproveParticipantRequest) ProtoMessage() {}
 
 func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1446,7 @@ func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ApproveParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApproveParticipantRequest) GetProgramId() string {
@@ -1237,7 +1475,7 @@ type RejectParticipantRequest struct {
 
 func (x *RejectParticipantRequest) Reset() {
 	*x = RejectParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1487,7 @@ func (x *RejectParticipantRequest) String() string {
 func (*RejectParticipantRequest) ProtoMessage() {}
 
 func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1500,7 @@ func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectParticipantRequest.ProtoReflect.Descriptor instead.
 func (*RejectParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RejectParticipantRequest) GetProgramId() string {
@@ -1298,7 +1536,7 @@ type SuspendParticipantRequest struct {
 
 func (x *SuspendParticipantRequest) Reset() {
 	*x = SuspendParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1548,7 @@ func (x *SuspendParticipantRequest) String() string {
 func (*SuspendParticipantRequest) ProtoMessage() {}
 
 func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1561,7 @@ func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendParticipantRequest.ProtoReflect.Descriptor instead.
 func (*SuspendParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SuspendParticipantRequest) GetProgramId() string {
@@ -1357,7 +1595,7 @@ type ReinstateParticipantRequest struct {
 
 func (x *ReinstateParticipantRequest) Reset() {
 	*x = ReinstateParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1607,7 @@ func (x *ReinstateParticipantRequest) String() string {
 func (*ReinstateParticipantRequest) ProtoMessage() {}
 
 func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1620,7 @@ func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReinstateParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ReinstateParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReinstateParticipantRequest) GetProgramId() string {
@@ -1426,7 +1664,7 @@ type UpdateParticipantRequest struct {
 
 func (x *UpdateParticipantRequest) Reset() {
 	*x = UpdateParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1676,7 @@ func (x *UpdateParticipantRequest) String() string {
 func (*UpdateParticipantRequest) ProtoMessage() {}
 
 func (x *UpdateParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1689,7 @@ func (x *UpdateParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateParticipantRequest.ProtoReflect.Descriptor instead.
 func (*UpdateParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateParticipantRequest) GetProgramId() string {
@@ -1528,7 +1766,7 @@ type BulkApproveParticipantsRequest struct {
 
 func (x *BulkApproveParticipantsRequest) Reset() {
 	*x = BulkApproveParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1778,7 @@ func (x *BulkApproveParticipantsRequest) String() string {
 func (*BulkApproveParticipantsRequest) ProtoMessage() {}
 
 func (x *BulkApproveParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1791,7 @@ func (x *BulkApproveParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkApproveParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*BulkApproveParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BulkApproveParticipantsRequest) GetProgramId() string {
@@ -1583,7 +1821,7 @@ type BulkRejectParticipantsRequest struct {
 
 func (x *BulkRejectParticipantsRequest) Reset() {
 	*x = BulkRejectParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1833,7 @@ func (x *BulkRejectParticipantsRequest) String() string {
 func (*BulkRejectParticipantsRequest) ProtoMessage() {}
 
 func (x *BulkRejectParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1846,7 @@ func (x *BulkRejectParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRejectParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRejectParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BulkRejectParticipantsRequest) GetProgramId() string {
@@ -1643,7 +1881,7 @@ type BulkParticipantsResponse struct {
 
 func (x *BulkParticipantsResponse) Reset() {
 	*x = BulkParticipantsResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1893,7 @@ func (x *BulkParticipantsResponse) String() string {
 func (*BulkParticipantsResponse) ProtoMessage() {}
 
 func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1906,7 @@ func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*BulkParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BulkParticipantsResponse) GetSummary() *BulkSummary {
@@ -1705,7 +1943,7 @@ type BulkParticipantResult struct {
 
 func (x *BulkParticipantResult) Reset() {
 	*x = BulkParticipantResult{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1955,7 @@ func (x *BulkParticipantResult) String() string {
 func (*BulkParticipantResult) ProtoMessage() {}
 
 func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1968,7 @@ func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantResult.ProtoReflect.Descriptor instead.
 func (*BulkParticipantResult) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BulkParticipantResult) GetParticipantId() string {
@@ -1797,7 +2035,7 @@ type InviteParticipantRequest struct {
 
 func (x *InviteParticipantRequest) Reset() {
 	*x = InviteParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2047,7 @@ func (x *InviteParticipantRequest) String() string {
 func (*InviteParticipantRequest) ProtoMessage() {}
 
 func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2060,7 @@ func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InviteParticipantRequest.ProtoReflect.Descriptor instead.
 func (*InviteParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InviteParticipantRequest) GetProgramId() string {
@@ -1896,7 +2134,7 @@ type ParticipantInvite struct {
 
 func (x *ParticipantInvite) Reset() {
 	*x = ParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2146,7 @@ func (x *ParticipantInvite) String() string {
 func (*ParticipantInvite) ProtoMessage() {}
 
 func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2159,7 @@ func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantInvite.ProtoReflect.Descriptor instead.
 func (*ParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ParticipantInvite) GetId() string {
@@ -2008,7 +2246,7 @@ type CreatedParticipantInvite struct {
 
 func (x *CreatedParticipantInvite) Reset() {
 	*x = CreatedParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2258,7 @@ func (x *CreatedParticipantInvite) String() string {
 func (*CreatedParticipantInvite) ProtoMessage() {}
 
 func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2271,7 @@ func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedParticipantInvite.ProtoReflect.Descriptor instead.
 func (*CreatedParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreatedParticipantInvite) GetId() string {
@@ -2119,7 +2357,7 @@ type ListParticipantInvitesRequest struct {
 
 func (x *ListParticipantInvitesRequest) Reset() {
 	*x = ListParticipantInvitesRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2369,7 @@ func (x *ListParticipantInvitesRequest) String() string {
 func (*ListParticipantInvitesRequest) ProtoMessage() {}
 
 func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2382,7 @@ func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListParticipantInvitesRequest) GetProgramId() string {
@@ -2184,7 +2422,7 @@ type ListParticipantInvitesResponse struct {
 
 func (x *ListParticipantInvitesResponse) Reset() {
 	*x = ListParticipantInvitesResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2434,7 @@ func (x *ListParticipantInvitesResponse) String() string {
 func (*ListParticipantInvitesResponse) ProtoMessage() {}
 
 func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2447,7 @@ func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListParticipantInvitesResponse) GetData() []*ParticipantInvite {
@@ -2250,7 +2488,7 @@ type RevokeParticipantInviteRequest struct {
 
 func (x *RevokeParticipantInviteRequest) Reset() {
 	*x = RevokeParticipantInviteRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2500,7 @@ func (x *RevokeParticipantInviteRequest) String() string {
 func (*RevokeParticipantInviteRequest) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2513,7 @@ func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteRequest.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RevokeParticipantInviteRequest) GetProgramId() string {
@@ -2300,7 +2538,7 @@ type RevokeParticipantInviteResponse struct {
 
 func (x *RevokeParticipantInviteResponse) Reset() {
 	*x = RevokeParticipantInviteResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2550,7 @@ func (x *RevokeParticipantInviteResponse) String() string {
 func (*RevokeParticipantInviteResponse) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,14 +2563,14 @@ func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteResponse.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{28}
 }
 
 var File_affiliate_v1_participant_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
-	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd2\f\n" +
+	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x91\r\n" +
 	"\vParticipant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2372,7 +2610,9 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\vexternal_id\x18\x1c \x01(\tH\x05R\n" +
 	"externalId\x88\x01\x01\x12E\n" +
 	"\x0fpartner_consent\x18\x1d \x01(\x0e2\x1c.affiliate.v1.PartnerConsentR\x0epartnerConsent\x12(\n" +
-	"\rterms_version\x18\x1e \x01(\x05H\x06R\ftermsVersion\x88\x01\x01\x1aE\n" +
+	"\rterms_version\x18\x1e \x01(\x05H\x06R\ftermsVersion\x88\x01\x01\x12!\n" +
+	"\fprogram_name\x18\x1f \x01(\tR\vprogramName\x12\x1a\n" +
+	"\bcurrency\x18  \x01(\tR\bcurrency\x1aE\n" +
 	"\x17ApplicationAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -2461,7 +2701,44 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x19.affiliate.v1.ParticipantR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"]\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xbf\x04\n" +
+	"\x13ListPartnersRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x127\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12)\n" +
+	"\x06search\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x02R\x06search\x88\x01\x01\x12o\n" +
+	"\asort_by\x18\x05 \x01(\tBQ\xfaBNrLR\tcreatedAtR\vpartnerNameR\x06clicksR\vconversionsR\frevenueCentsR\x0fcommissionCentsH\x03R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x06 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x12,\n" +
+	"\n" +
+	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\tprogramId\x88\x01\x01\x12(\n" +
+	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\agroupId\x88\x01\x01\x12\"\n" +
+	"\x03tag\x18\t \x01(\tB\v\xfaB\x04r\x02\x182\xa8\xbb\x18\x01H\x06R\x03tag\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_sizeB\t\n" +
+	"\a_searchB\n" +
+	"\n" +
+	"\b_sort_byB\r\n" +
+	"\v_program_idB\v\n" +
+	"\t_group_idB\x06\n" +
+	"\x04_tag\"\xdb\x03\n" +
+	"\x15ExportPartnersRequest\x127\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12)\n" +
+	"\x06search\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x00R\x06search\x88\x01\x01\x12o\n" +
+	"\asort_by\x18\x05 \x01(\tBQ\xfaBNrLR\tcreatedAtR\vpartnerNameR\x06clicksR\vconversionsR\frevenueCentsR\x0fcommissionCentsH\x01R\x06sortBy\x88\x01\x01\x126\n" +
+	"\n" +
+	"sort_order\x18\x06 \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x12,\n" +
+	"\n" +
+	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x12(\n" +
+	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\agroupId\x88\x01\x01\x12\"\n" +
+	"\x03tag\x18\t \x01(\tB\v\xfaB\x04r\x02\x182\xa8\xbb\x18\x01H\x04R\x03tag\x88\x01\x01B\t\n" +
+	"\a_searchB\n" +
+	"\n" +
+	"\b_sort_byB\r\n" +
+	"\v_program_idB\v\n" +
+	"\t_group_idB\x06\n" +
+	"\x04_tag\"]\n" +
 	"\x15GetParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
@@ -2602,7 +2879,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x0ePartnerConsent\x12\x1f\n" +
 	"\x1bPARTNER_CONSENT_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17PARTNER_CONSENT_AWAITED\x10\x01\x12\x1c\n" +
-	"\x18PARTNER_CONSENT_DECLINED\x10\x022\xd9\x16\n" +
+	"\x18PARTNER_CONSENT_DECLINED\x10\x022\xbe\x18\n" +
 	"\x12ParticipantService\x12v\n" +
 	"\x05Apply\x12\x1a.affiliate.v1.ApplyRequest\x1a\x19.affiliate.v1.Participant\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/partner/programs/{program_id}/apply\x12\x8d\x01\n" +
 	"\x17AcceptParticipantInvite\x12,.affiliate.v1.AcceptParticipantInviteRequest\x1a\x19.affiliate.v1.Participant\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/partner/invites/accept\x12\x93\x01\n" +
@@ -2610,7 +2887,9 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x14DeclineParticipation\x12).affiliate.v1.DeclineParticipationRequest\x1a\x19.affiliate.v1.Participant\"8\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/partner/programs/{program_id}/decline\x12\x89\x01\n" +
 	"\x11CreateParticipant\x12&.affiliate.v1.CreateParticipantRequest\x1a\x19.affiliate.v1.Participant\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/api/v1/programs/{program_id}/partners\x12\xaf\x01\n" +
 	"\x16CreateParticipantToken\x12+.affiliate.v1.CreateParticipantTokenRequest\x1a\x1e.affiliate.v1.ParticipantToken\"H\x82\xd3\xe4\x93\x02B:\x01*\"=/api/v1/programs/{program_id}/partners/{participant_id}/token\x12\x91\x01\n" +
-	"\x10ListParticipants\x12%.affiliate.v1.ListParticipantsRequest\x1a&.affiliate.v1.ListParticipantsResponse\".\x82\xd3\xe4\x93\x02(\x12&/api/v1/programs/{program_id}/partners\x12\x91\x01\n" +
+	"\x10ListParticipants\x12%.affiliate.v1.ListParticipantsRequest\x1a&.affiliate.v1.ListParticipantsResponse\".\x82\xd3\xe4\x93\x02(\x12&/api/v1/programs/{program_id}/partners\x12s\n" +
+	"\fListPartners\x12!.affiliate.v1.ListPartnersRequest\x1a&.affiliate.v1.ListParticipantsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/partners\x12n\n" +
+	"\x0eExportPartners\x12#.affiliate.v1.ExportPartnersRequest\x1a\x14.google.api.HttpBody\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partners/export0\x01\x12\x91\x01\n" +
 	"\x0eGetParticipant\x12#.affiliate.v1.GetParticipantRequest\x1a\x19.affiliate.v1.Participant\"?\x82\xd3\xe4\x93\x029\x127/api/v1/programs/{program_id}/partners/{participant_id}\x12\x9a\x01\n" +
 	"\x11UpdateParticipant\x12&.affiliate.v1.UpdateParticipantRequest\x1a\x19.affiliate.v1.Participant\"B\x82\xd3\xe4\x93\x02<:\x01*27/api/v1/programs/{program_id}/partners/{participant_id}\x12\xa4\x01\n" +
 	"\x12ApproveParticipant\x12'.affiliate.v1.ApproveParticipantRequest\x1a\x19.affiliate.v1.Participant\"J\x82\xd3\xe4\x93\x02D:\x01*2?/api/v1/programs/{program_id}/partners/{participant_id}/approve\x12\xa1\x01\n" +
@@ -2636,7 +2915,7 @@ func file_affiliate_v1_participant_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_participant_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_affiliate_v1_participant_proto_goTypes = []any{
 	(ParticipantStatus)(0),                  // 0: affiliate.v1.ParticipantStatus
 	(PartnerConsent)(0),                     // 1: affiliate.v1.PartnerConsent
@@ -2650,100 +2929,111 @@ var file_affiliate_v1_participant_proto_goTypes = []any{
 	(*AcceptParticipantInviteRequest)(nil),  // 9: affiliate.v1.AcceptParticipantInviteRequest
 	(*ListParticipantsRequest)(nil),         // 10: affiliate.v1.ListParticipantsRequest
 	(*ListParticipantsResponse)(nil),        // 11: affiliate.v1.ListParticipantsResponse
-	(*GetParticipantRequest)(nil),           // 12: affiliate.v1.GetParticipantRequest
-	(*ApproveParticipantRequest)(nil),       // 13: affiliate.v1.ApproveParticipantRequest
-	(*RejectParticipantRequest)(nil),        // 14: affiliate.v1.RejectParticipantRequest
-	(*SuspendParticipantRequest)(nil),       // 15: affiliate.v1.SuspendParticipantRequest
-	(*ReinstateParticipantRequest)(nil),     // 16: affiliate.v1.ReinstateParticipantRequest
-	(*UpdateParticipantRequest)(nil),        // 17: affiliate.v1.UpdateParticipantRequest
-	(*BulkApproveParticipantsRequest)(nil),  // 18: affiliate.v1.BulkApproveParticipantsRequest
-	(*BulkRejectParticipantsRequest)(nil),   // 19: affiliate.v1.BulkRejectParticipantsRequest
-	(*BulkParticipantsResponse)(nil),        // 20: affiliate.v1.BulkParticipantsResponse
-	(*BulkParticipantResult)(nil),           // 21: affiliate.v1.BulkParticipantResult
-	(*InviteParticipantRequest)(nil),        // 22: affiliate.v1.InviteParticipantRequest
-	(*ParticipantInvite)(nil),               // 23: affiliate.v1.ParticipantInvite
-	(*CreatedParticipantInvite)(nil),        // 24: affiliate.v1.CreatedParticipantInvite
-	(*ListParticipantInvitesRequest)(nil),   // 25: affiliate.v1.ListParticipantInvitesRequest
-	(*ListParticipantInvitesResponse)(nil),  // 26: affiliate.v1.ListParticipantInvitesResponse
-	(*RevokeParticipantInviteRequest)(nil),  // 27: affiliate.v1.RevokeParticipantInviteRequest
-	(*RevokeParticipantInviteResponse)(nil), // 28: affiliate.v1.RevokeParticipantInviteResponse
-	nil,                                     // 29: affiliate.v1.Participant.ApplicationAnswersEntry
-	nil,                                     // 30: affiliate.v1.ApplyRequest.AnswersEntry
-	(*timestamppb.Timestamp)(nil),           // 31: google.protobuf.Timestamp
-	(*CommissionRate)(nil),                  // 32: affiliate.v1.CommissionRate
-	(SortOrder)(0),                          // 33: affiliate.v1.SortOrder
-	(*fieldmaskpb.FieldMask)(nil),           // 34: google.protobuf.FieldMask
-	(*BulkSummary)(nil),                     // 35: affiliate.v1.BulkSummary
+	(*ListPartnersRequest)(nil),             // 12: affiliate.v1.ListPartnersRequest
+	(*ExportPartnersRequest)(nil),           // 13: affiliate.v1.ExportPartnersRequest
+	(*GetParticipantRequest)(nil),           // 14: affiliate.v1.GetParticipantRequest
+	(*ApproveParticipantRequest)(nil),       // 15: affiliate.v1.ApproveParticipantRequest
+	(*RejectParticipantRequest)(nil),        // 16: affiliate.v1.RejectParticipantRequest
+	(*SuspendParticipantRequest)(nil),       // 17: affiliate.v1.SuspendParticipantRequest
+	(*ReinstateParticipantRequest)(nil),     // 18: affiliate.v1.ReinstateParticipantRequest
+	(*UpdateParticipantRequest)(nil),        // 19: affiliate.v1.UpdateParticipantRequest
+	(*BulkApproveParticipantsRequest)(nil),  // 20: affiliate.v1.BulkApproveParticipantsRequest
+	(*BulkRejectParticipantsRequest)(nil),   // 21: affiliate.v1.BulkRejectParticipantsRequest
+	(*BulkParticipantsResponse)(nil),        // 22: affiliate.v1.BulkParticipantsResponse
+	(*BulkParticipantResult)(nil),           // 23: affiliate.v1.BulkParticipantResult
+	(*InviteParticipantRequest)(nil),        // 24: affiliate.v1.InviteParticipantRequest
+	(*ParticipantInvite)(nil),               // 25: affiliate.v1.ParticipantInvite
+	(*CreatedParticipantInvite)(nil),        // 26: affiliate.v1.CreatedParticipantInvite
+	(*ListParticipantInvitesRequest)(nil),   // 27: affiliate.v1.ListParticipantInvitesRequest
+	(*ListParticipantInvitesResponse)(nil),  // 28: affiliate.v1.ListParticipantInvitesResponse
+	(*RevokeParticipantInviteRequest)(nil),  // 29: affiliate.v1.RevokeParticipantInviteRequest
+	(*RevokeParticipantInviteResponse)(nil), // 30: affiliate.v1.RevokeParticipantInviteResponse
+	nil,                                     // 31: affiliate.v1.Participant.ApplicationAnswersEntry
+	nil,                                     // 32: affiliate.v1.ApplyRequest.AnswersEntry
+	(*timestamppb.Timestamp)(nil),           // 33: google.protobuf.Timestamp
+	(*CommissionRate)(nil),                  // 34: affiliate.v1.CommissionRate
+	(SortOrder)(0),                          // 35: affiliate.v1.SortOrder
+	(*fieldmaskpb.FieldMask)(nil),           // 36: google.protobuf.FieldMask
+	(*BulkSummary)(nil),                     // 37: affiliate.v1.BulkSummary
+	(*httpbody.HttpBody)(nil),               // 38: google.api.HttpBody
 }
 var file_affiliate_v1_participant_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Participant.status:type_name -> affiliate.v1.ParticipantStatus
-	29, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
-	31, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
-	31, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
-	31, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
-	31, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
-	31, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
-	31, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
-	31, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
-	31, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
-	32, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
+	31, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
+	33, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
+	33, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
+	33, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
+	33, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
+	33, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
+	33, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
+	33, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
+	33, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
+	34, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
 	1,  // 11: affiliate.v1.Participant.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	31, // 12: affiliate.v1.ParticipantToken.expires_at:type_name -> google.protobuf.Timestamp
-	30, // 13: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
+	33, // 12: affiliate.v1.ParticipantToken.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 13: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
 	0,  // 14: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	33, // 15: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	35, // 15: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	2,  // 16: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
-	34, // 17: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
-	32, // 18: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
-	35, // 19: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
-	21, // 20: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
-	0,  // 21: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
-	31, // 22: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	31, // 23: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	31, // 24: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	31, // 25: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	23, // 26: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
-	8,  // 27: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
-	9,  // 28: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
-	3,  // 29: affiliate.v1.ParticipantService.AcceptParticipation:input_type -> affiliate.v1.AcceptParticipationRequest
-	4,  // 30: affiliate.v1.ParticipantService.DeclineParticipation:input_type -> affiliate.v1.DeclineParticipationRequest
-	5,  // 31: affiliate.v1.ParticipantService.CreateParticipant:input_type -> affiliate.v1.CreateParticipantRequest
-	6,  // 32: affiliate.v1.ParticipantService.CreateParticipantToken:input_type -> affiliate.v1.CreateParticipantTokenRequest
-	10, // 33: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
-	12, // 34: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
-	17, // 35: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
-	13, // 36: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
-	14, // 37: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
-	15, // 38: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
-	16, // 39: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
-	18, // 40: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
-	19, // 41: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
-	22, // 42: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
-	25, // 43: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
-	27, // 44: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
-	2,  // 45: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
-	2,  // 46: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
-	2,  // 47: affiliate.v1.ParticipantService.AcceptParticipation:output_type -> affiliate.v1.Participant
-	2,  // 48: affiliate.v1.ParticipantService.DeclineParticipation:output_type -> affiliate.v1.Participant
-	2,  // 49: affiliate.v1.ParticipantService.CreateParticipant:output_type -> affiliate.v1.Participant
-	7,  // 50: affiliate.v1.ParticipantService.CreateParticipantToken:output_type -> affiliate.v1.ParticipantToken
-	11, // 51: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
-	2,  // 52: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
-	2,  // 53: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
-	2,  // 54: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
-	2,  // 55: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
-	2,  // 56: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
-	2,  // 57: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
-	20, // 58: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	20, // 59: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	24, // 60: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
-	26, // 61: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
-	28, // 62: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
-	45, // [45:63] is the sub-list for method output_type
-	27, // [27:45] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	0,  // 17: affiliate.v1.ListPartnersRequest.status:type_name -> affiliate.v1.ParticipantStatus
+	35, // 18: affiliate.v1.ListPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	0,  // 19: affiliate.v1.ExportPartnersRequest.status:type_name -> affiliate.v1.ParticipantStatus
+	35, // 20: affiliate.v1.ExportPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	36, // 21: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34, // 22: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
+	37, // 23: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	23, // 24: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
+	0,  // 25: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
+	33, // 26: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	33, // 27: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	33, // 28: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	33, // 29: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	25, // 30: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
+	8,  // 31: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
+	9,  // 32: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
+	3,  // 33: affiliate.v1.ParticipantService.AcceptParticipation:input_type -> affiliate.v1.AcceptParticipationRequest
+	4,  // 34: affiliate.v1.ParticipantService.DeclineParticipation:input_type -> affiliate.v1.DeclineParticipationRequest
+	5,  // 35: affiliate.v1.ParticipantService.CreateParticipant:input_type -> affiliate.v1.CreateParticipantRequest
+	6,  // 36: affiliate.v1.ParticipantService.CreateParticipantToken:input_type -> affiliate.v1.CreateParticipantTokenRequest
+	10, // 37: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
+	12, // 38: affiliate.v1.ParticipantService.ListPartners:input_type -> affiliate.v1.ListPartnersRequest
+	13, // 39: affiliate.v1.ParticipantService.ExportPartners:input_type -> affiliate.v1.ExportPartnersRequest
+	14, // 40: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
+	19, // 41: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
+	15, // 42: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
+	16, // 43: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
+	17, // 44: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
+	18, // 45: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
+	20, // 46: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
+	21, // 47: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
+	24, // 48: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
+	27, // 49: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
+	29, // 50: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
+	2,  // 51: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
+	2,  // 52: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
+	2,  // 53: affiliate.v1.ParticipantService.AcceptParticipation:output_type -> affiliate.v1.Participant
+	2,  // 54: affiliate.v1.ParticipantService.DeclineParticipation:output_type -> affiliate.v1.Participant
+	2,  // 55: affiliate.v1.ParticipantService.CreateParticipant:output_type -> affiliate.v1.Participant
+	7,  // 56: affiliate.v1.ParticipantService.CreateParticipantToken:output_type -> affiliate.v1.ParticipantToken
+	11, // 57: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
+	11, // 58: affiliate.v1.ParticipantService.ListPartners:output_type -> affiliate.v1.ListParticipantsResponse
+	38, // 59: affiliate.v1.ParticipantService.ExportPartners:output_type -> google.api.HttpBody
+	2,  // 60: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
+	2,  // 61: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
+	2,  // 62: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
+	2,  // 63: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
+	2,  // 64: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
+	2,  // 65: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
+	22, // 66: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	22, // 67: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	26, // 68: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
+	28, // 69: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
+	30, // 70: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
+	51, // [51:71] is the sub-list for method output_type
+	31, // [31:51] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_participant_proto_init() }
@@ -2761,22 +3051,24 @@ func file_affiliate_v1_participant_proto_init() {
 	file_affiliate_v1_participant_proto_msgTypes[6].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[8].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[12].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[13].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[11].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[15].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[17].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[19].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[21].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[22].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[23].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[24].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_participant_proto_rawDesc), len(file_affiliate_v1_participant_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -347,6 +347,10 @@ func (m *Participant) validate(all bool) error {
 
 	// no validation rules for PartnerConsent
 
+	// no validation rules for ProgramName
+
+	// no validation rules for Currency
+
 	if m.PartnerId != nil {
 		// no validation rules for PartnerId
 	}
@@ -1850,6 +1854,436 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ListParticipantsResponseValidationError{}
+
+// Validate checks the field values on ListPartnersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListPartnersRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListPartnersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListPartnersRequestMultiError, or nil if none found.
+func (m *ListPartnersRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListPartnersRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Status
+
+	// no validation rules for SortOrder
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListPartnersRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListPartnersRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ListPartnersRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.SortBy != nil {
+
+		if _, ok := _ListPartnersRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ListPartnersRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt partnerName clicks conversions revenueCents commissionCents]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ListPartnersRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = ListPartnersRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Tag != nil {
+
+		if utf8.RuneCountInString(m.GetTag()) > 50 {
+			err := ListPartnersRequestValidationError{
+				field:  "Tag",
+				reason: "value length must be at most 50 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListPartnersRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListPartnersRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ListPartnersRequestMultiError is an error wrapping multiple validation
+// errors returned by ListPartnersRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListPartnersRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListPartnersRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListPartnersRequestMultiError) AllErrors() []error { return m }
+
+// ListPartnersRequestValidationError is the validation error returned by
+// ListPartnersRequest.Validate if the designated constraints aren't met.
+type ListPartnersRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListPartnersRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListPartnersRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListPartnersRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListPartnersRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListPartnersRequestValidationError) ErrorName() string {
+	return "ListPartnersRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListPartnersRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListPartnersRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListPartnersRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListPartnersRequestValidationError{}
+
+var _ListPartnersRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":       {},
+	"partnerName":     {},
+	"clicks":          {},
+	"conversions":     {},
+	"revenueCents":    {},
+	"commissionCents": {},
+}
+
+// Validate checks the field values on ExportPartnersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportPartnersRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportPartnersRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExportPartnersRequestMultiError, or nil if none found.
+func (m *ExportPartnersRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportPartnersRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Status
+
+	// no validation rules for SortOrder
+
+	if m.Search != nil {
+
+		if utf8.RuneCountInString(m.GetSearch()) > 200 {
+			err := ExportPartnersRequestValidationError{
+				field:  "Search",
+				reason: "value length must be at most 200 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.SortBy != nil {
+
+		if _, ok := _ExportPartnersRequest_SortBy_InLookup[m.GetSortBy()]; !ok {
+			err := ExportPartnersRequestValidationError{
+				field:  "SortBy",
+				reason: "value must be in list [createdAt partnerName clicks conversions revenueCents commissionCents]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ExportPartnersRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = ExportPartnersRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Tag != nil {
+
+		if utf8.RuneCountInString(m.GetTag()) > 50 {
+			err := ExportPartnersRequestValidationError{
+				field:  "Tag",
+				reason: "value length must be at most 50 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportPartnersRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportPartnersRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExportPartnersRequestMultiError is an error wrapping multiple validation
+// errors returned by ExportPartnersRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ExportPartnersRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportPartnersRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportPartnersRequestMultiError) AllErrors() []error { return m }
+
+// ExportPartnersRequestValidationError is the validation error returned by
+// ExportPartnersRequest.Validate if the designated constraints aren't met.
+type ExportPartnersRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportPartnersRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportPartnersRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportPartnersRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportPartnersRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportPartnersRequestValidationError) ErrorName() string {
+	return "ExportPartnersRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportPartnersRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportPartnersRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportPartnersRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportPartnersRequestValidationError{}
+
+var _ExportPartnersRequest_SortBy_InLookup = map[string]struct{}{
+	"createdAt":       {},
+	"partnerName":     {},
+	"clicks":          {},
+	"conversions":     {},
+	"revenueCents":    {},
+	"commissionCents": {},
+}
 
 // Validate checks the field values on GetParticipantRequest with the rules
 // defined in the proto definition for this message. If any rules are

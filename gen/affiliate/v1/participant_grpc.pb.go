@@ -8,6 +8,7 @@ package affiliatev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -26,6 +27,8 @@ const (
 	ParticipantService_CreateParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/CreateParticipant"
 	ParticipantService_CreateParticipantToken_FullMethodName  = "/affiliate.v1.ParticipantService/CreateParticipantToken"
 	ParticipantService_ListParticipants_FullMethodName        = "/affiliate.v1.ParticipantService/ListParticipants"
+	ParticipantService_ListPartners_FullMethodName            = "/affiliate.v1.ParticipantService/ListPartners"
+	ParticipantService_ExportPartners_FullMethodName          = "/affiliate.v1.ParticipantService/ExportPartners"
 	ParticipantService_GetParticipant_FullMethodName          = "/affiliate.v1.ParticipantService/GetParticipant"
 	ParticipantService_UpdateParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/UpdateParticipant"
 	ParticipantService_ApproveParticipant_FullMethodName      = "/affiliate.v1.ParticipantService/ApproveParticipant"
@@ -151,6 +154,16 @@ type ParticipantServiceClient interface {
 	//
 	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
+	// ListPartners returns the participants of all programmes of the mode.
+	//
+	// Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+	ListPartners(ctx context.Context, in *ListPartnersRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
+	// ExportPartners downloads the participants of all programmes of the mode as a CSV file
+	// (RFC 4180). It accepts the filters and the sort order of the list. All rows come from
+	// one snapshot of the data. E-mail addresses are masked for viewers.
+	//
+	// Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+	ExportPartners(ctx context.Context, in *ExportPartnersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// GetParticipant returns one participant.
 	GetParticipant(ctx context.Context, in *GetParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// UpdateParticipant changes the given fields of a participant. A field that is absent
@@ -316,6 +329,35 @@ func (c *participantServiceClient) ListParticipants(ctx context.Context, in *Lis
 	}
 	return out, nil
 }
+
+func (c *participantServiceClient) ListPartners(ctx context.Context, in *ListPartnersRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListParticipantsResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_ListPartners_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) ExportPartners(ctx context.Context, in *ExportPartnersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ParticipantService_ServiceDesc.Streams[0], ParticipantService_ExportPartners_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportPartnersRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ParticipantService_ExportPartnersClient = grpc.ServerStreamingClient[httpbody.HttpBody]
 
 func (c *participantServiceClient) GetParticipant(ctx context.Context, in *GetParticipantRequest, opts ...grpc.CallOption) (*Participant, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -539,6 +581,16 @@ type ParticipantServiceServer interface {
 	//
 	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
+	// ListPartners returns the participants of all programmes of the mode.
+	//
+	// Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+	ListPartners(context.Context, *ListPartnersRequest) (*ListParticipantsResponse, error)
+	// ExportPartners downloads the participants of all programmes of the mode as a CSV file
+	// (RFC 4180). It accepts the filters and the sort order of the list. All rows come from
+	// one snapshot of the data. E-mail addresses are masked for viewers.
+	//
+	// Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+	ExportPartners(*ExportPartnersRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// GetParticipant returns one participant.
 	GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error)
 	// UpdateParticipant changes the given fields of a participant. A field that is absent
@@ -655,6 +707,12 @@ func (UnimplementedParticipantServiceServer) CreateParticipantToken(context.Cont
 }
 func (UnimplementedParticipantServiceServer) ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListParticipants not implemented")
+}
+func (UnimplementedParticipantServiceServer) ListPartners(context.Context, *ListPartnersRequest) (*ListParticipantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPartners not implemented")
+}
+func (UnimplementedParticipantServiceServer) ExportPartners(*ExportPartnersRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportPartners not implemented")
 }
 func (UnimplementedParticipantServiceServer) GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetParticipant not implemented")
@@ -835,6 +893,35 @@ func _ParticipantService_ListParticipants_Handler(srv interface{}, ctx context.C
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ParticipantService_ListPartners_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPartnersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).ListPartners(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_ListPartners_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).ListPartners(ctx, req.(*ListPartnersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_ExportPartners_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportPartnersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ParticipantServiceServer).ExportPartners(m, &grpc.GenericServerStream[ExportPartnersRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ParticipantService_ExportPartnersServer = grpc.ServerStreamingServer[httpbody.HttpBody]
 
 func _ParticipantService_GetParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetParticipantRequest)
@@ -1070,6 +1157,10 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ParticipantService_ListParticipants_Handler,
 		},
 		{
+			MethodName: "ListPartners",
+			Handler:    _ParticipantService_ListPartners_Handler,
+		},
+		{
 			MethodName: "GetParticipant",
 			Handler:    _ParticipantService_GetParticipant_Handler,
 		},
@@ -1114,6 +1205,12 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ParticipantService_RevokeParticipantInvite_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportPartners",
+			Handler:       _ParticipantService_ExportPartners_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "affiliate/v1/participant.proto",
 }

@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,10 @@ import (
 // number. A page is then read from the index in the order of the list, and Postgres
 // checks for each row whether it matches the search.
 //
+// A list of several programmes merges their lists: it reads the first rows of each programme, up to
+// the end of the page, from the same indexes, and sorts them. The cost of a page is its offset and
+// its size, multiplied by the number of programmes.
+//
 // A page and its total are read by two statements. A participant that joins between
 // them is missing from the page but included in the total.
 
@@ -42,7 +47,7 @@ func withStats(selectParticipants string) string {
 			coalesce(s.conversions, 0) + d.conversions as conversions,
 			coalesce(s.revenue_cents, 0) + d.revenue_cents as revenue_cents,
 			coalesce(s.commission_cents, 0) + d.commission_cents as commission_cents,
-			b.balance_cents
+			b.balance_cents, p.name as program_name, p.currency
 		from (` + selectParticipants + `) t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
 		left join participant_totals s on s.workspace_id = t.workspace_id and s.participant_id = t.id
@@ -102,25 +107,102 @@ func List(
 	if err := checkGroup(ctx, db, scope, program, filter.Group); err != nil {
 		return nil, 0, err
 	}
-	args := participantListArgs(scope, program, filter, page)
-	search := ""
-	if filter.Search != "" {
-		found, err := searchParticipants(ctx, db, filter, args)
-		if err != nil {
-			return nil, 0, err
-		}
-		args["found"] = found
-		search = participantsFound
-		if len(found) > affiliate.MaxSearchTotal {
-			search = participantsMatching(filter)
-		}
-	}
-	participants, err := postgres.List[participant.Detail](ctx, db, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
+	return list(ctx, db, scope, []affiliate.ProgramID{program}, filter, order, page)
+}
+
+func list(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, programs []affiliate.ProgramID,
+	filter participant.Filter, order participant.Order, page affiliate.Page,
+) ([]participant.Detail, int64, error) {
+	args := participantListArgs(scope, programs, filter, page)
+	search, err := searchCondition(ctx, db, programs, filter, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	total, err := countParticipants(ctx, db, scope, program, filter, args)
+	participants, err := postgres.List[participant.Detail](ctx, db, participantListSQL(programs, filter, search, order), postgres.PlanForArgs, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	total, err := countParticipants(ctx, db, scope, programs, filter, args)
 	return participants, total, err
+}
+
+// ListAll does the same as List for all programmes of the mode, or for the programme of the
+// filter. Errors: NOT_FOUND if the filter's programme or group does not exist.
+func ListAll(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program *affiliate.ProgramID,
+	filter participant.Filter, order participant.Order, page affiliate.Page,
+) ([]participant.Detail, int64, error) {
+	programs, err := programsOf(ctx, db, scope, program, filter.Group)
+	if err != nil {
+		return nil, 0, err
+	}
+	return list(ctx, db, scope, programs, filter, order, page)
+}
+
+// Export returns all rows of the list that ListAll returns, in its order. It uses a connection and
+// an export slot as postgres.Export does. Errors: those of ListAll, SERVICE_UNAVAILABLE if too many
+// exports are running.
+func Export(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program *affiliate.ProgramID, filter participant.Filter, order participant.Order,
+) iter.Seq2[participant.Detail, error] {
+	return func(yield func(participant.Detail, error) bool) {
+		programs, err := programsOf(ctx, db, scope, program, filter.Group)
+		if err != nil {
+			yield(participant.Detail{}, err)
+			return
+		}
+		tx, end, err := db.BeginExport(ctx, scope.Workspace)
+		if err != nil {
+			yield(participant.Detail{}, err)
+			return
+		}
+		defer end()
+		args := participantListArgs(scope, programs, filter, affiliate.Page{})
+		search, err := searchCondition(ctx, tx, programs, filter, args)
+		if err != nil {
+			yield(participant.Detail{}, err)
+			return
+		}
+		rows := `select t.* from participants t` + whereParticipants(ofProgram(programs), filter) + search
+		postgres.ExportRows(ctx, tx, pgx.RowToStructByName[participant.Detail], withStats(rows)+` order by `+sortOf(order), postgres.PlanForArgs, args)(yield)
+	}
+}
+
+// programsOf returns all programmes of the scope, only the given programme, or only the programme
+// of the given group. Errors: NOT_FOUND if the programme or group does not exist, or if the group
+// does not belong to the programme.
+func programsOf(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program *affiliate.ProgramID, group *affiliate.GroupID,
+) ([]affiliate.ProgramID, error) {
+	const query = `
+		select p.id from programs p
+		where p.workspace_id = $1 and p.mode = $2 and ($3::uuid is null or p.id = $3)
+			and ($4::uuid is null or p.id = (select g.program_id from groups g where g.workspace_id = $1 and g.id = $4))`
+	found, err := postgres.Values[affiliate.ProgramID](ctx, db, query, scope.Workspace, scope.Mode, program, group)
+	if err == nil && len(found) == 0 && (program != nil || group != nil) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return found, err
+}
+
+// searchCondition returns the condition for the search text of a filter, or an empty text if it has
+// none. It reads the matches and adds them to args.
+func searchCondition(
+	ctx context.Context, db postgres.Queryer, programs []affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
+) (string, error) {
+	if filter.Search == "" {
+		return "", nil
+	}
+	found, err := searchParticipants(ctx, db, programs, filter, args)
+	if err != nil {
+		return "", err
+	}
+	args["found"] = found
+	if len(found) > affiliate.MaxSearchTotal {
+		return participantsMatching(filter), nil
+	}
+	return participantsFound, nil
 }
 
 // checkGroup checks that the group belongs to the programme. If group is nil, there is
@@ -140,10 +222,27 @@ func checkGroup(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 	return nil
 }
 
-func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, page affiliate.Page) pgx.NamedArgs {
+// Conditions on the programme of a participant.
+const (
+	oneProgram  = `= @program`
+	anyProgram  = `= any(@programs)`
+	eachProgram = `= g.id` // in a list that is merged from the lists of the programmes g
+)
+
+func ofProgram(programs []affiliate.ProgramID) string {
+	if len(programs) == 1 {
+		return oneProgram
+	}
+	return anyProgram
+}
+
+func participantListArgs(scope affiliate.Scope, programs []affiliate.ProgramID, filter participant.Filter, page affiliate.Page) pgx.NamedArgs {
 	args := pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "status": filter.Status, "group": filter.Group,
+		"workspace": scope.Workspace, "mode": scope.Mode, "programs": programs, "status": filter.Status, "group": filter.Group,
 		"external_id": filter.ExternalID, "tag": filter.Tag, "limit": page.Size, "offset": page.Offset(),
+	}
+	if len(programs) == 1 {
+		args["program"] = programs[0]
 	}
 	if filter.Search != "" {
 		args["pattern"] = postgres.LikePrefix(filter.Search)
@@ -153,8 +252,8 @@ func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, fil
 }
 
 // whereParticipants returns the WHERE clause for a filter, without its search text.
-func whereParticipants(filter participant.Filter) string {
-	where := ` where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program`
+func whereParticipants(ofProgram string, filter participant.Filter) string {
+	where := ` where t.workspace_id = @workspace and t.mode = @mode and t.program_id ` + ofProgram
 	if filter.Status != "" {
 		where += ` and t.status = @status`
 	}
@@ -174,22 +273,41 @@ func whereParticipants(filter participant.Filter) string {
 // participantListSQL returns the statement for a page. Each combination of filter and
 // order is a separate statement, so that Postgres can choose the index that fits it.
 // search is empty, participantsFound or the result of participantsMatching.
-func participantListSQL(filter participant.Filter, search string, order participant.Order) string {
+func participantListSQL(programs []affiliate.ProgramID, filter participant.Filter, search string, order participant.Order) string {
+	sort, of := sortOf(order), ofProgram(programs)
+	merged := of == anyProgram && search != participantsFound
+	if merged {
+		of = eachProgram
+	}
+	from, where, row := ` from participants t`, whereParticipants(of, filter), "t"
+	if strings.HasPrefix(sort, "s.") {
+		from = ` from participant_totals s join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
+		where += ` and s.workspace_id = @workspace and s.program_id ` + of
+		row = "s"
+	}
+	if merged {
+		// The inner list has the columns by which the outer one is sorted.
+		from = ` from unnest(@programs::uuid[]) g (id) cross join lateral (
+			select ` + row + `.*` + from + where + search + ` order by ` + sort + ` limit @limit::bigint + @offset::bigint) ` + row
+		where, search = "", ""
+		if row == "s" {
+			from += ` join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
+		}
+	}
+	rows := `select t.*` + from + where + search + ` order by ` + sort + ` limit @limit offset @offset`
+	return withStats(rows) + ` order by ` + sort
+}
+
+// sortOf returns the ORDER BY list of an order.
+func sortOf(order participant.Order) string {
 	sorts, ok := participantSorts[order.By]
 	if !ok {
 		sorts = participantSorts[participant.ParticipantsByAge]
 	}
-	sort := sorts.descending
 	if order.Ascending {
-		sort = sorts.ascending
+		return sorts.ascending
 	}
-	from, where := ` from participants t`, whereParticipants(filter)
-	if strings.HasPrefix(sort, "s.") {
-		from = ` from participant_totals s join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
-		where += ` and s.workspace_id = @workspace and s.program_id = @program`
-	}
-	rows := `select t.*` + from + where + search + ` order by ` + sort + ` limit @limit offset @offset`
-	return withStats(rows) + ` order by ` + sort
+	return sorts.descending
 }
 
 // participantsFound is the condition for a search if its matches have been read and are
@@ -201,10 +319,12 @@ const participantsFound = ` and t.id = any(@found)`
 func participantsMatching(filter participant.Filter) string {
 	matches := []string{
 		`lower(t.partner_name) like lower(@pattern)`,
-		`exists (
-			select from referral_codes r
-			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program
-				and r.participant_id = t.id and r.code like lower(@pattern))`,
+		// With EXISTS, Postgres could read the codes of all workspaces.
+		`coalesce((
+			select true from referral_codes r
+			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = t.program_id
+				and r.participant_id = t.id and r.code like lower(@pattern)
+			limit 1), false)`,
 	}
 	if !filter.HideEmails {
 		matches = append(matches, `lower(t.partner_email) like lower(@pattern)`)
@@ -218,14 +338,16 @@ func participantsMatching(filter participant.Filter) string {
 // searchParticipants returns the ids of the participants that match all conditions of
 // the filter, in no particular order. If more than affiliate.MaxSearchTotal
 // participants match, it returns more than that number of ids, but not necessarily all.
-func searchParticipants(ctx context.Context, db *postgres.DB, filter participant.Filter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
-	return postgres.Values[affiliate.ParticipantID](ctx, db, participantSearchSQL(filter), postgres.PlanForArgs, args)
+func searchParticipants(
+	ctx context.Context, db postgres.Queryer, programs []affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
+) ([]affiliate.ParticipantID, error) {
+	return postgres.Values[affiliate.ParticipantID](ctx, db, participantSearchSQL(ofProgram(programs), filter), postgres.PlanForArgs, args)
 }
 
 // participantSearchSQL returns a statement that looks up the search text as a prefix in
 // the indexes of all searched columns.
-func participantSearchSQL(filter participant.Filter) string {
-	where := whereParticipants(filter)
+func participantSearchSQL(ofProgram string, filter participant.Filter) string {
+	where := whereParticipants(ofProgram, filter)
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	searches := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
@@ -233,7 +355,7 @@ func participantSearchSQL(filter participant.Filter) string {
 		// codes match.
 		`(select t.id from participants t` + where + ` and t.id in (
 			select r.participant_id from referral_codes r
-			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,
+			where r.workspace_id = @workspace and r.mode = @mode and r.program_id ` + ofProgram + ` and r.code like lower(@pattern))` + limit,
 	}
 	if !filter.HideEmails {
 		searches = append(searches, `(select t.id from participants t`+where+` and lower(t.partner_email) like lower(@pattern)`+limit)
@@ -258,21 +380,21 @@ var (
 
 // countParticipantsSQL returns a statement that counts the rows of a filter. It is for a
 // filter with an external id, which at most one participant has, or with a tag.
-func countParticipantsSQL(filter participant.Filter) string {
-	return postgres.CountUpTo(affiliate.MaxTotal, `from participants t`+whereParticipants(filter))
+func countParticipantsSQL(ofProgram string, filter participant.Filter) string {
+	return postgres.CountUpTo(affiliate.MaxTotal, `from participants t`+whereParticipants(ofProgram, filter))
 }
 
 // countParticipants returns the number of participants on all pages. The number stops at
 // affiliate.MaxSearchTotal or affiliate.MaxTotal for some filters, as the comment of List says.
 func countParticipants(
-	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, programs []affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
 ) (total int64, err error) {
 	switch {
 	case filter.Search != "":
 		found, _ := args["found"].([]affiliate.ParticipantID)
 		return int64(len(found)), nil
 	case filter.ExternalID != "", filter.Tag != "":
-		err = db.QueryRow(ctx, countParticipantsSQL(filter), postgres.PlanForArgs, args).Scan(&total)
+		err = db.QueryRow(ctx, countParticipantsSQL(ofProgram(programs), filter), postgres.PlanForArgs, args).Scan(&total)
 		return total, err
 	case filter.Group != nil:
 		count := countInGroup
@@ -282,9 +404,9 @@ func countParticipants(
 		err = db.QueryRow(ctx, count, postgres.PlanForArgs, args).Scan(&total)
 		return total, err
 	case filter.Status != "":
-		return postgres.ListCount(ctx, db, scope.Workspace, program, postgres.ParticipantCount+string(filter.Status))
+		return postgres.ListCounts(ctx, db, scope.Workspace, programs, postgres.ParticipantCount+string(filter.Status))
 	}
-	return postgres.ListCount(ctx, db, scope.Workspace, program,
+	return postgres.ListCounts(ctx, db, scope.Workspace, programs,
 		postgres.ParticipantCount+string(participant.Pending), postgres.ParticipantCount+string(participant.Approved),
 		postgres.ParticipantCount+string(participant.Rejected), postgres.ParticipantCount+string(participant.Suspended))
 }

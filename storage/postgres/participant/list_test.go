@@ -26,8 +26,11 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.Crowd(f.Program, 5000)
+	one, all := []affiliate.ProgramID{f.Program}, []affiliate.ProgramID{f.Program}
 	for range 4 {
-		f.Crowd(f.NewProgram(f.Scope), 1500)
+		program := f.NewProgram(f.Scope)
+		f.Crowd(program, 1500)
+		all = append(all, program)
 	}
 	group := f.NewGroup(f.Scope, f.Program, "Gold").ID
 	f.Exec(`
@@ -63,7 +66,7 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	}
 	list := func(filter participant.Filter, order participant.Order) string {
 		t.Helper()
-		sql, args := participants.ParticipantListSQL(f.Scope, f.Program, filter, order)
+		sql, args := participants.ParticipantListSQL(f.Scope, one, filter, order)
 		return f.Plan(sql, args)
 	}
 	for _, by := range participantSorts {
@@ -82,16 +85,34 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	check("a group", list(participant.Filter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
 	external := participant.Filter{ExternalID: "customer-17"}
 	check("an external id", list(external, newest), "Limit", "Index Scan using participants_external_id on participants")
-	_, externalArgs := participants.ParticipantListSQL(f.Scope, f.Program, external, newest)
-	check("the number of an external id", f.Plan(participants.CountParticipantsSQL(external), externalArgs), "Index Scan using participants_external_id on participants")
+	_, externalArgs := participants.ParticipantListSQL(f.Scope, one, external, newest)
+	check("the number of an external id", f.Plan(participants.CountParticipantsSQL(one, external), externalArgs), "Index Scan using participants_external_id on participants")
 	f.Exec(`
 		update participants set tags = array['press', 'tag-' || right(id::text, 1)]
 		where id in (select id from participants where program_id = $1 order by id limit 300)`, f.Program)
 	f.VacuumAnalyze()
 	tag := participant.Filter{Tag: "press"}
 	check("a tag", list(tag, newest), "Limit", "Index Scan using participants_tagged on participants")
-	_, tagArgs := participants.ParticipantListSQL(f.Scope, f.Program, tag, newest)
-	check("the number of a tag", f.Plan(participants.CountParticipantsSQL(tag), tagArgs), "Limit", "participants_tagged")
+	_, tagArgs := participants.ParticipantListSQL(f.Scope, one, tag, newest)
+	check("the number of a tag", f.Plan(participants.CountParticipantsSQL(one, tag), tagArgs), "Limit", "participants_tagged")
+	// A list of all programmes reads the same indexes, once for each programme, and sorts these rows.
+	// It may join the few programmes in any way.
+	merged := func(filter participant.Filter, order participant.Order, want string) {
+		t.Helper()
+		sql, args := participants.ParticipantListSQL(f.Scope, all, filter, order)
+		pgtest.CheckPlan(t, fmt.Sprintf("all programmes, filter %+v, order %+v", filter, order), f.Plan(sql, args),
+			[]string{want}, pgtest.ScansOf("participants", "participant_totals", "referral_codes", "stats_deltas", "ledger_balances"))
+	}
+	for _, by := range participantSorts {
+		for i, ascending := range []bool{false, true} {
+			merged(participant.Filter{}, participant.Order{By: by, Ascending: ascending}, index[by][i])
+		}
+	}
+	merged(participant.Filter{Status: participant.Approved}, newest, "Limit -> Index Scan using participants_by_status on participants")
+	merged(tag, newest, "Limit -> Index Scan using participants_tagged on participants")
+	merged(participant.Filter{Search: "jane"}, newest, "Limit -> Index Scan using participants_by_age on participants")
+	_, tagArgs = participants.ParticipantListSQL(f.Scope, all, tag, newest)
+	check("the number of a tag in all programmes", f.Plan(participants.CountParticipantsSQL(all, tag), tagArgs), "Limit", "participants_tagged")
 	check("a search that matches all", list(participant.Filter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("the size of a group", f.Plan(participants.CountInGroupSQL,
 		pgx.NamedArgs{"workspace": f.Scope.Workspace, "program": f.Program, "group": group}), "Limit", "Index Only Scan using participants_by_group")
@@ -103,8 +124,10 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
 		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
 	} {
-		sql, args := participants.ParticipantSearchSQL(f.Scope, f.Program, participant.Filter{Search: prefix})
-		check("search for "+prefix, f.Plan(sql, args), indexes...)
+		for name, programs := range map[string][]affiliate.ProgramID{"one programme": one, "all programmes": all} {
+			sql, args := participants.ParticipantSearchSQL(f.Scope, programs, participant.Filter{Search: prefix})
+			check("search for "+prefix+" in "+name, f.Plan(sql, args), indexes...)
+		}
 	}
 }
 
