@@ -136,6 +136,8 @@ var policies = completed(map[string]Policy{
 	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName:       {Accept: merchants, Action: runPrograms},
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: {Accept: merchants, Action: runPrograms},
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  {Accept: merchants, Action: runPrograms},
+	affiliatev1.ParticipantService_BulkUpdateParticipants_FullMethodName:  {Accept: merchants, Action: runPrograms},
+	affiliatev1.ParticipantService_BulkInviteParticipants_FullMethodName:  {Accept: merchants, Action: runPrograms},
 	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       {Accept: merchants, Action: runPrograms, AcceptsKey: true},
 	affiliatev1.ParticipantService_ListParticipantInvites_FullMethodName:  {Accept: merchants, Action: readDashboards},
 	affiliatev1.ParticipantService_RevokeParticipantInvite_FullMethodName: {Accept: merchants, Action: runPrograms},

@@ -100,6 +100,8 @@ var exceptions = map[string]Facts{
 	affiliatev1.ParticipantService_RevokeParticipantInvite_FullMethodName: {Status: http.StatusNoContent},
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: {Bulk: true},
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  {Bulk: true},
+	affiliatev1.ParticipantService_BulkUpdateParticipants_FullMethodName:  {Bulk: true},
+	affiliatev1.ParticipantService_BulkInviteParticipants_FullMethodName:  {Bulk: true},
 
 	affiliatev1.LinkService_CreateLink_FullMethodName:        {Status: http.StatusCreated},
 	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: {Status: http.StatusCreated, AnyOrigin: true},

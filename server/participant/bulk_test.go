@@ -4,15 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -148,4 +151,86 @@ func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 	f.checkCounts()
 	moves := f.Count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
 	f.WantCount(moves, "events of moves", `select count(*) from events where type not in ('participant.applied', 'link.created')`)
+}
+
+func TestBulkUpdate_ChangesGroupAndTags(t *testing.T) {
+	f := newFixture(t)
+	silver, gold := f.NewGroup(f.Scope, f.Program, "Silver").ID.String(), f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	ada, bob := f.mustApply("Ada").Id, f.mustApply("Bob").Id
+	f.Exec(`update participants set tags = '{old,press}', group_id = $2 where id = $1`, ada, silver)
+	f.Exec(`update participants set tags = (select array_agg('t' || n) from generate_series(1, 20) n) where id = $1`, bob)
+	elsewhere := f.inNewProgram().mustApply("Eve").Id
+	type request = affiliatev1.BulkUpdateParticipantsRequest
+	update := func(req *request, paths ...string) (*affiliatev1.BulkParticipantsResponse, error) {
+		req.ProgramId, req.UpdateMask = f.Program.String(), &fieldmaskpb.FieldMask{Paths: paths}
+		if err := servertest.Check(f.service, req); err != nil {
+			return nil, err
+		}
+		return f.service.BulkUpdateParticipants(f.asOwner(), req)
+	}
+	got, err := update(&request{
+		ParticipantIds: []string{ada, elsewhere, bob}, GroupId: &gold, AddTags: []string{"vip", " press"}, RemoveTags: []string{"old"},
+	}, "participant_ids", "group_id", "add_tags", "remove_tags")
+	if err != nil || got.GetSummary().GetSucceeded() != 1 || got.GetResults()[0].GetStatus() != pending ||
+		got.GetResults()[1].GetStatusCode() != 404 || got.GetResults()[2].GetStatusCode() != 400 {
+		t.Fatalf("BulkUpdateParticipants returned %v, %v, want one change, NOT_FOUND and a fault", got, err)
+	}
+	if p := f.get(ada); !slices.Equal(p.GetTags(), []string{"press", "vip"}) || p.GetGroupId() != gold {
+		t.Errorf("the participant has the tags %q and the group %s, want press, vip and %s", p.GetTags(), p.GetGroupId(), gold)
+	}
+	if p := f.get(bob); len(p.GetTags()) != 20 || p.GroupId != nil {
+		t.Errorf("a participant with too many tags has changed: %v", p)
+	}
+	if _, err := update(&request{ParticipantIds: []string{ada}, RemoveTags: []string{"press"}}, "participant_ids", "remove_tags"); err != nil {
+		t.Fatal(err)
+	}
+	if p := f.get(ada); !slices.Equal(p.GetTags(), []string{"vip"}) || p.GetGroupId() != gold {
+		t.Errorf("the participant has the tags %q and the group %s, want vip and the old group", p.GetTags(), p.GetGroupId())
+	}
+	if _, err := update(&request{ParticipantIds: []string{ada}}, "participant_ids", "group_id"); err != nil || f.get(ada).GroupId != nil {
+		t.Errorf("the group was not removed: %v, %v", f.get(ada), err)
+	}
+	f.wantAudits(3, "participant.update", f.Owner)
+	_, err = update(&request{ParticipantIds: []string{ada}}, "participant_ids")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "add_tags")
+	_, err = update(&request{ParticipantIds: []string{ada}, GroupId: new(f.NewGroup(f.Scope, f.NewProgram(f.Scope), "Gold").ID.String())}, "group_id")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "group_id")
+	_, err = update(&request{ParticipantIds: []string{elsewhere}, AddTags: []string{"vip"}}, "add_tags")
+	if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+		t.Errorf("an update of another programme's participant returned the error %v", err)
+	}
+}
+
+func TestBulkInvite_InvitesEachAddressSeparately(t *testing.T) {
+	f := newFixture(t)
+	f.Join("Ada", pgtest.Row{"partner_email": "ada@example.com"})
+	invite := func(invites ...*affiliatev1.ParticipantInvitation) (*affiliatev1.BulkInvitesResponse, error) {
+		req := &affiliatev1.BulkInviteParticipantsRequest{ProgramId: f.Program.String(), Invites: invites}
+		if err := servertest.Check(f.service, req); err != nil {
+			return nil, err
+		}
+		return f.service.BulkInviteParticipants(f.asOwner(), req)
+	}
+	got, err := invite(
+		&affiliatev1.ParticipantInvitation{Email: "Bob@example.com", Name: new("Bob"), ReferralCode: new("bob-1")},
+		&affiliatev1.ParticipantInvitation{Email: "ada@example.com"},
+		&affiliatev1.ParticipantInvitation{Email: "bob@example.com"},
+		&affiliatev1.ParticipantInvitation{Email: "full@example.com"},
+	)
+	if err != nil || got.GetSummary().GetSucceeded() != 2 || len(got.GetResults()) != 4 || got.GetResults()[3].GetStatusCode() != 429 {
+		t.Fatalf("BulkInviteParticipants returned %v, %v, want two invitations of four and an item over the limit", got, err)
+	}
+	first, second, third := got.GetResults()[0], got.GetResults()[1], got.GetResults()[2]
+	if !first.GetSuccess() || first.GetStatusCode() != 201 || !first.GetInvite().GetMailed() || first.GetInvite().GetToken() == "" || first.GetInvite().GetReferralCode() != "bob-1" {
+		t.Errorf("the first result is %v, want a mailed invitation", first)
+	}
+	if second.GetIndex() != 1 || second.GetEmail() != "ada@example.com" || second.GetStatusCode() != 409 || second.GetCode() != string(affiliate.ReasonApplicationDuplicate) {
+		t.Errorf("the second result is %v, want APPLICATION_DUPLICATE", second)
+	}
+	if !third.GetSuccess() || third.GetInvite().GetMailed() || third.GetInvite().GetId() != first.GetInvite().GetId() {
+		t.Errorf("the third result is %v, want the first invitation without another mail", third)
+	}
+	_, err = invite(&affiliatev1.ParticipantInvitation{Email: "cyd@example.com"}, &affiliatev1.ParticipantInvitation{Email: "Dan <dan@example.com>", ReferralCode: new("admin")})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "invites[1].referral_code", "invites[1].email")
+	f.WantCount(1, "mails", `select count(*) from mails where kind = 'participant_invite'`)
 }

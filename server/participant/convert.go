@@ -2,6 +2,7 @@ package participant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -86,12 +87,21 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.ApplyRequest:
 		checkCode(req.GetReferralCode(), &found)
 	case *affiliatev1.InviteParticipantRequest:
-		server.CheckName("name", req.GetName(), &found)
-		if !affiliate.PlainText(req.GetMessage()) {
-			found.Add("message", affiliate.MustBePlainText)
+		checkInvitation(req, &found)
+	case *affiliatev1.BulkInviteParticipantsRequest:
+		for i, invite := range req.GetInvites() {
+			var wrong affiliate.Violations
+			checkInvitation(invite, &wrong)
+			for _, v := range wrong {
+				v.Field = fmt.Sprintf("invites[%d].%s", i, v.Field)
+				found = append(found, v)
+			}
 		}
-		checkCode(req.GetReferralCode(), &found)
-		checkEmail(req.GetEmail(), &found)
+	case *affiliatev1.BulkUpdateParticipantsRequest:
+		if !slices.Contains(req.GetUpdateMask().GetPaths(), "group_id") && len(req.GetAddTags())+len(req.GetRemoveTags()) == 0 {
+			found.Add("add_tags", "is required if neither {group_id} nor {remove_tags} is given")
+		}
+		checkTags("add_tags", req.GetAddTags(), &found)
 	case *affiliatev1.CreateParticipantRequest:
 		server.CheckName("name", req.GetName(), &found)
 		checkCode(req.GetReferralCode(), &found)
@@ -101,16 +111,37 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.UpdateParticipantRequest:
 		server.CheckMask(req, &found, "referral_code")
 		checkCode(req.GetReferralCode(), &found)
-		for i, tag := range req.GetTags() {
-			if strings.TrimSpace(tag) == "" {
-				found.Add(fmt.Sprintf("tags[%d]", i), affiliate.MustNotBeEmpty)
-			}
-		}
+		checkTags("tags", req.GetTags(), &found)
 		if override := overrideOf(req); override != nil {
 			server.ParseRate(override, overrideField, &found)
 		}
 	}
 	return found
+}
+
+// invitation has the fields of an invitation, alone or in a bulk request.
+type invitation interface {
+	GetName() string
+	GetMessage() string
+	GetReferralCode() string
+	GetEmail() string
+}
+
+func checkInvitation(req invitation, found *affiliate.Violations) {
+	server.CheckName("name", req.GetName(), found)
+	if !affiliate.PlainText(req.GetMessage()) {
+		found.Add("message", affiliate.MustBePlainText)
+	}
+	checkCode(req.GetReferralCode(), found)
+	checkEmail(req.GetEmail(), found)
+}
+
+func checkTags(field string, tags []string, found *affiliate.Violations) {
+	for i, tag := range tags {
+		if strings.TrimSpace(tag) == "" {
+			found.Add(fmt.Sprintf("%s[%d]", field, i), affiliate.MustNotBeEmpty)
+		}
+	}
 }
 
 func checkCode(code string, found *affiliate.Violations) {

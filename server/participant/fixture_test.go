@@ -54,6 +54,13 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 // unusableHash is the password hash of accounts that the service makes.
 const unusableHash = "unusable"
 
+// limiter allows every invitation, except those to full@example.com.
+type limiter struct{}
+
+func (limiter) Allow(_ context.Context, _ server.Zone, subject string) server.Allowance {
+	return server.Allowance{Allowed: subject != "address:full@example.com", RetryAfter: 60}
+}
+
 func newService(t *testing.T, db *postgres.DB, now func() time.Time, requireVerified ...bool) *participant.Service {
 	t.Helper()
 	signer, err := server.ParseTokenKeys("k1:"+base64.StdEncoding.EncodeToString(make([]byte, ed25519.SeedSize)), now)
@@ -62,7 +69,7 @@ func newService(t *testing.T, db *postgres.DB, now func() time.Time, requireVeri
 	}
 	return participant.New(participant.Config{
 		DB: db, Seal: servertest.Seal(t), Signer: signer, UnusableHash: func() string { return unusableHash }, Now: now,
-		Invitations: server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: len(requireVerified) > 0},
+		Invitations: server.Invitations{Limiter: limiter{}, RequireVerified: len(requireVerified) > 0},
 	})
 }
 

@@ -2,6 +2,8 @@ package participant
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -23,8 +25,48 @@ import (
 // within the last hour, InviteParticipant only changes this invitation, and the response
 // contains no token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
+	at := s.currentTime()
+	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_InviteParticipant_FullMethodName, req, at)
+	if err != nil {
+		return nil, err
+	}
+	return s.invite(ctx, req, key, at)
+}
+
+// BulkInviteParticipants creates several invitations, each in a separate transaction.
+func (s *Service) BulkInviteParticipants(ctx context.Context, req *affiliatev1.BulkInviteParticipantsRequest) (*affiliatev1.BulkInvitesResponse, error) {
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	if _, err := programs.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program); err != nil { // otherwise each item would fail
+		return nil, err
+	}
+	response, succeeded := &affiliatev1.BulkInvitesResponse{}, 0
+	for i, item := range req.GetInvites() {
+		single := &affiliatev1.InviteParticipantRequest{ProgramId: req.GetProgramId()}
+		server.CopyShared(single.ProtoReflect(), item.ProtoReflect())
+		result := &affiliatev1.BulkInviteResult{Index: int32(i), Email: item.GetEmail()} //nolint:gosec // at most 100 items
+		invite, err := s.invite(ctx, single, nil, s.currentTime())
+		var refusal *affiliate.Error
+		switch {
+		case err == nil:
+			result.Success, result.StatusCode, result.Invite = true, http.StatusCreated, invite
+			succeeded++
+		case errors.As(err, &refusal):
+			result.StatusCode, result.Code, result.Message = server.Failure(refusal)
+		default:
+			return nil, err
+		}
+		response.Results = append(response.Results, result)
+	}
+	response.Summary = server.BulkSummary(len(response.Results), succeeded)
+	return server.RespondToBulk(ctx, response)
+}
+
+// invite creates an invitation and stores the response under the key, which can be nil.
+func (s *Service) invite(
+	ctx context.Context, req *affiliatev1.InviteParticipantRequest, key *affiliate.IdempotencyKey, at time.Time,
+) (*affiliatev1.CreatedParticipantInvite, error) {
 	programID := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	caller := server.PrincipalFrom(ctx)
 	tokens, digests := account.NewInviteTokens()
 	invite := participant.Invite{
 		Invite:       account.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
@@ -33,13 +75,9 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		Group:        server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 		ReferralCode: click.FoldCode(req.GetReferralCode()),
 	}
-	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_InviteParticipant_FullMethodName, req, at)
-	if err != nil {
-		return nil, err
-	}
 	// The response contains the invitation in result and the token in shown. The transaction may run more than once.
 	result, shown, replayed := invite, tokens.Shown, false
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		result, shown = invite, tokens.Shown
 		stored, err := server.ClaimKey(ctx, tx, invite.Scope, key)
 		if err != nil {

@@ -48,12 +48,12 @@ func (s *Service) moveOne(ctx context.Context, req participantRequest, move part
 
 // BulkApproveParticipants approves several participants, each in a separate transaction.
 func (s *Service) BulkApproveParticipants(ctx context.Context, req *affiliatev1.BulkApproveParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
-	return s.bulk(ctx, req, participant.ApproveParticipant, nil)
+	return s.bulkMove(ctx, req, participant.ApproveParticipant, nil)
 }
 
 // BulkRejectParticipants rejects several participants, each in a separate transaction.
 func (s *Service) BulkRejectParticipants(ctx context.Context, req *affiliatev1.BulkRejectParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
-	return s.bulk(ctx, req, participant.RejectParticipant, req.Reason)
+	return s.bulkMove(ctx, req, participant.RejectParticipant, req.Reason)
 }
 
 // bulkRequest is a request about several participants.
@@ -62,16 +62,24 @@ type bulkRequest interface {
 	GetParticipantIds() []string
 }
 
-// bulk applies the same status change to all participants in the request, one after the
-// other.
-func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Move, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
+// bulkMove applies the same status change to all participants in the request.
+func (s *Service) bulkMove(ctx context.Context, req bulkRequest, move participant.Move, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
 	program, at := server.PathID[affiliate.ProgramID](req.GetProgramId()), s.currentTime()
-	if program.IsZero() { // otherwise each participant would fail
+	return s.bulk(ctx, req, func(id affiliate.ParticipantID) (participant.Detail, error) {
+		return s.move(ctx, program, id, move, reason, at)
+	})
+}
+
+// bulk calls change for all participants in the request, one after the other.
+func (s *Service) bulk(
+	ctx context.Context, req bulkRequest, change func(affiliate.ParticipantID) (participant.Detail, error),
+) (*affiliatev1.BulkParticipantsResponse, error) {
+	if server.PathID[affiliate.ProgramID](req.GetProgramId()).IsZero() { // otherwise each participant would fail
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
-		moved, err := s.move(ctx, program, id, move, reason, at)
-		return string(moved.Status), err
+		changed, err := change(id)
+		return string(changed.Status), err
 	})
 	if err != nil {
 		return nil, err

@@ -22,15 +22,60 @@ import (
 // is about the default link.
 func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.UpdateParticipantRequest) (*affiliatev1.Participant, error) {
 	programID, id := pathIDs(req)
-	caller, patch, by := server.PrincipalFrom(ctx), patchOf(req), server.ActorFrom(ctx)
-	var updated participant.Detail
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		before, err := participants.Lock(ctx, tx, caller.Scope(), programID, id)
+	patch := patchOf(req)
+	updated, err := s.update(ctx, programID, id, func(participant.Participant) (participant.Patch, error) { return patch, nil })
+	if err != nil {
+		return nil, err
+	}
+	return toProto(updated, server.PrincipalFrom(ctx).Role), nil
+}
+
+// BulkUpdateParticipants changes the group and the tags of several participants, each in a
+// separate transaction.
+func (s *Service) BulkUpdateParticipants(ctx context.Context, req *affiliatev1.BulkUpdateParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
+	programID, scope := server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PrincipalFrom(ctx).Scope()
+	var group affiliate.Change[affiliate.GroupID]
+	if slices.Contains(req.GetUpdateMask().GetPaths(), "group_id") {
+		group = affiliate.Change[affiliate.GroupID]{Given: true, Value: server.ParseOptionalID[affiliate.GroupID](req.GroupId)}
+	}
+	// Otherwise the group would be a fault of each participant.
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return lockGroup(ctx, tx, scope, programID, group.Value) })
+	if err != nil {
+		return nil, err
+	}
+	removed := distinct(req.GetRemoveTags())
+	return s.bulk(ctx, req, func(id affiliate.ParticipantID) (participant.Detail, error) {
+		return s.update(ctx, programID, id, func(before participant.Participant) (participant.Patch, error) {
+			kept := slices.DeleteFunc(slices.Clone(before.Tags), func(tag string) bool { return slices.Contains(removed, tag) })
+			tags := distinct(append(kept, req.GetAddTags()...))
+			if len(tags) > maxTags && len(tags) > len(before.Tags) {
+				return participant.Patch{}, &affiliate.Error{Reason: affiliate.ReasonValidation, Message: "A participant can have at most 20 tags."}
+			}
+			return participant.Patch{Group: group, Tags: affiliate.Set(tags)}, nil
+		})
+	})
+}
+
+// maxTags is the maximum number of tags, as in UpdateParticipantRequest.
+const maxTags = 20
+
+// update changes a participant as UpdateParticipant does. patchOf returns the changes of the locked
+// participant.
+func (s *Service) update(
+	ctx context.Context, programID affiliate.ProgramID, id affiliate.ParticipantID, patchOf func(participant.Participant) (participant.Patch, error),
+) (updated participant.Detail, err error) {
+	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := participants.Lock(ctx, tx, scope, programID, id)
 		if err != nil {
 			return err
 		}
 		if before.ErasedAt != nil {
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
+		}
+		patch, err := patchOf(before)
+		if err != nil {
+			return err
 		}
 		after := before.Patch(patch)
 		oldValues, newValues, err := before.ChangeTo(after)
@@ -54,13 +99,10 @@ func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.Update
 				return err
 			}
 		}
-		updated, err = participants.Get(ctx, tx, caller.Scope(), programID, id)
+		updated, err = participants.Get(ctx, tx, scope, programID, id)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return toProto(updated, caller.Role), nil
+	return updated, err
 }
 
 // lockGroup does the same as participants.LockGroup for a group in the request's body. Errors:

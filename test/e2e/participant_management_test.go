@@ -160,6 +160,37 @@ func testParticipantsBulkActions(t *testing.T, sys *system) {
 		f.merchant.patch(t, approve, object{"participantIds": ids}).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 	}
 	f.merchant.get(t, f.programPath()+"/partners/"+people[2].participant).wantFields(object{"status": "pending"})
+
+	group := f.merchant.post(t, f.programPath()+"/groups", object{"name": "Gold", "percentage": 33}).wantStatus(http.StatusCreated).text("id")
+	update := func(caller caller, fields object, ids ...string) response {
+		fields["participantIds"] = ids
+		return caller.patch(t, f.programPath()+"/partners/bulk-update", fields)
+	}
+	update(f.merchant, object{"groupId": group, "addTags": []string{"vip"}}, people[0].participant, people[1].participant).wantStatus(http.StatusOK)
+	update(f.merchant, object{"removeTags": []string{"vip"}}, people[1].participant, stranger.participant).wantStatus(http.StatusMultiStatus).
+		wantFields(object{"results.0.status": "rejected", "results.1.code": "NOT_FOUND"})
+	update(f.merchant, object{"groupId": nil}, people[0].participant).wantStatus(http.StatusOK)
+	f.merchant.get(t, "/api/v1/partners?tag=vip&sortBy=partnerName").wantStatus(http.StatusOK).
+		wantFields(object{"total": 1, "data.0.id": people[0].participant, "data.0.groupId": nil, "data.0.tags": []any{"vip"}})
+	f.merchant.get(t, "/api/v1/partners?groupId="+group).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": people[1].participant, "data.0.tags": []any{}})
+	update(f.merchant, object{}, people[0].participant).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "addTags")
+	update(stranger.merchant, object{"addTags": []string{"vip"}}, people[0].participant).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED")
+
+	invite := func(caller caller, emails ...string) response {
+		var invites []object
+		for _, email := range emails {
+			invites = append(invites, object{"email": email})
+		}
+		return caller.post(t, f.programPath()+"/partners/bulk-invite", object{"invites": invites})
+	}
+	guest := uniqueName("guest") + "@example.com"
+	invite(f.merchant, guest, f.partner.email).wantStatus(http.StatusMultiStatus).wantFields(object{
+		"summary":         object{"total": 2, "succeeded": 1, "failed": 1},
+		"results.0.email": guest, "results.0.statusCode": 201, "results.0.invite.mailed": true, "results.0.code": nil,
+		"results.1.index": 1, "results.1.statusCode": 409, "results.1.code": "APPLICATION_DUPLICATE", "results.1.invite": nil,
+	})
+	invite(f.merchant, guest, "no address").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "invites[1].email")
+	invite(stranger.merchant, guest).wantOutcome(notFound)
 }
 
 func testParticipantsInvitations(t *testing.T, sys *system) {

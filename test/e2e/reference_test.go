@@ -350,6 +350,10 @@ func (c *referenceCalls) participants() {
 	c.call(c.merchant, "PATCH", partners+"/"+rejected+"/reject", object{"reason": "The site is not about coffee."})
 	one, two := applicant("Dan").post(c.t, apply, nil).text("id"), applicant("Eva").post(c.t, apply, nil).text("id")
 	c.call(c.merchant, "PATCH", partners+"/bulk-approve", object{"participantIds": []string{one}})
+	c.call(c.merchant, "PATCH", partners+"/bulk-update", object{"participantIds": []string{one}, "groupId": nil, "addTags": []string{"coffee"}})
+	c.call(c.merchant, "POST", partners+"/bulk-invite", object{"invites": []object{{"email": "fay@partner.example", "name": "Fay"}, {"email": "gus@partner.example"}}})
+	c.call(c.merchant, "GET", "/api/v1/partners?status=approved&sortBy=partnerName&pageSize=1", nil)
+	c.call(c.merchant, "GET", "/api/v1/partners/export?status=approved", nil)
 	c.call(c.merchant, "PATCH", partners+"/bulk-reject", object{"participantIds": []string{two}, "reason": "No answer to our questions."})
 	c.call(c.merchant, "PATCH", partners+"/"+c.participant, object{
 		"note": "Met at the coffee fair", "tags": []string{"press"}, "commissionOverride": object{"percentage": 25},

@@ -1870,6 +1870,395 @@ func (x *BulkRejectParticipantsRequest) GetReason() string {
 	return ""
 }
 
+type BulkUpdateParticipantsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// gRPC only: the group is changed if the mask names `group_id`. Over REST, it is changed if
+	// the JSON body has the key `groupId`.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The ids of the participants, 1 to 100.
+	ParticipantIds []string `protobuf:"bytes,3,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
+	// The new group of the participants, which must belong to the programme. Null removes
+	// them from their groups.
+	GroupId *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The tags to add, at most 20 with up to 50 characters each.
+	AddTags []string `protobuf:"bytes,5,rep,name=add_tags,json=addTags,proto3" json:"add_tags,omitempty"`
+	// The tags to remove, at most 20.
+	RemoveTags    []string `protobuf:"bytes,6,rep,name=remove_tags,json=removeTags,proto3" json:"remove_tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkUpdateParticipantsRequest) Reset() {
+	*x = BulkUpdateParticipantsRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkUpdateParticipantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkUpdateParticipantsRequest) ProtoMessage() {}
+
+func (x *BulkUpdateParticipantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkUpdateParticipantsRequest.ProtoReflect.Descriptor instead.
+func (*BulkUpdateParticipantsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *BulkUpdateParticipantsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkUpdateParticipantsRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *BulkUpdateParticipantsRequest) GetParticipantIds() []string {
+	if x != nil {
+		return x.ParticipantIds
+	}
+	return nil
+}
+
+func (x *BulkUpdateParticipantsRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *BulkUpdateParticipantsRequest) GetAddTags() []string {
+	if x != nil {
+		return x.AddTags
+	}
+	return nil
+}
+
+func (x *BulkUpdateParticipantsRequest) GetRemoveTags() []string {
+	if x != nil {
+		return x.RemoveTags
+	}
+	return nil
+}
+
+type BulkInviteParticipantsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The invitations, 1 to 100.
+	Invites       []*ParticipantInvitation `protobuf:"bytes,2,rep,name=invites,proto3" json:"invites,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkInviteParticipantsRequest) Reset() {
+	*x = BulkInviteParticipantsRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkInviteParticipantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkInviteParticipantsRequest) ProtoMessage() {}
+
+func (x *BulkInviteParticipantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkInviteParticipantsRequest.ProtoReflect.Descriptor instead.
+func (*BulkInviteParticipantsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BulkInviteParticipantsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *BulkInviteParticipantsRequest) GetInvites() []*ParticipantInvitation {
+	if x != nil {
+		return x.Invites
+	}
+	return nil
+}
+
+// ParticipantInvitation has the fields of InviteParticipantRequest, with the same field
+// numbers, without the programme.
+type ParticipantInvitation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	// The group that the participant will join, which must belong to the programme.
+	GroupId *string `protobuf:"bytes,3,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The referral code of the participant. It is assigned when the invitation is
+	// accepted. Default: made from the partner's name.
+	ReferralCode *string `protobuf:"bytes,4,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The name of the invited person, at most 100 characters, for the greeting of the mail.
+	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// A text to the invited person, at most 1,000 characters, which the mail contains. It is
+	// plain text with line breaks and must not contain addresses of websites.
+	Message *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// The language of the mail. Mails exist in English (`en`). Default `en`.
+	Language      *string `protobuf:"bytes,7,opt,name=language,proto3,oneof" json:"language,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantInvitation) Reset() {
+	*x = ParticipantInvitation{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantInvitation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantInvitation) ProtoMessage() {}
+
+func (x *ParticipantInvitation) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantInvitation.ProtoReflect.Descriptor instead.
+func (*ParticipantInvitation) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ParticipantInvitation) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *ParticipantInvitation) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *ParticipantInvitation) GetReferralCode() string {
+	if x != nil && x.ReferralCode != nil {
+		return *x.ReferralCode
+	}
+	return ""
+}
+
+func (x *ParticipantInvitation) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *ParticipantInvitation) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *ParticipantInvitation) GetLanguage() string {
+	if x != nil && x.Language != nil {
+		return *x.Language
+	}
+	return ""
+}
+
+type BulkInvitesResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// One result for each invitation, in the order of the request.
+	Results       []*BulkInviteResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkInvitesResponse) Reset() {
+	*x = BulkInvitesResponse{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkInvitesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkInvitesResponse) ProtoMessage() {}
+
+func (x *BulkInvitesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkInvitesResponse.ProtoReflect.Descriptor instead.
+func (*BulkInvitesResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *BulkInvitesResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *BulkInvitesResponse) GetResults() []*BulkInviteResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BulkInviteResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The position of the invitation in the request, counted from 0.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// The invited address.
+	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	// Whether the address was invited.
+	Success bool `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"`
+	// The HTTP status that a separate request for this item would have.
+	StatusCode int32 `protobuf:"varint,4,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// The response that a separate request for this item would have. Null if the item failed.
+	Invite *CreatedParticipantInvite `protobuf:"bytes,5,opt,name=invite,proto3" json:"invite,omitempty"`
+	// The error code. Null if the item succeeded.
+	Code *string `protobuf:"bytes,6,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item succeeded.
+	Message       *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkInviteResult) Reset() {
+	*x = BulkInviteResult{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkInviteResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkInviteResult) ProtoMessage() {}
+
+func (x *BulkInviteResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkInviteResult.ProtoReflect.Descriptor instead.
+func (*BulkInviteResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *BulkInviteResult) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BulkInviteResult) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *BulkInviteResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *BulkInviteResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *BulkInviteResult) GetInvite() *CreatedParticipantInvite {
+	if x != nil {
+		return x.Invite
+	}
+	return nil
+}
+
+func (x *BulkInviteResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *BulkInviteResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 type BulkParticipantsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
@@ -1881,7 +2270,7 @@ type BulkParticipantsResponse struct {
 
 func (x *BulkParticipantsResponse) Reset() {
 	*x = BulkParticipantsResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2282,7 @@ func (x *BulkParticipantsResponse) String() string {
 func (*BulkParticipantsResponse) ProtoMessage() {}
 
 func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2295,7 @@ func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*BulkParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BulkParticipantsResponse) GetSummary() *BulkSummary {
@@ -1926,12 +2315,12 @@ func (x *BulkParticipantsResponse) GetResults() []*BulkParticipantResult {
 type BulkParticipantResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Whether the status of the participant was changed.
+	// Whether the participant was changed.
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
 	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// The status of the participant after the request. Null if the participant does not
-	// exist.
+	// exist, or if its group and tags could not be changed.
 	Status ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
 	// The error code. Null if the item succeeded.
 	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
@@ -1943,7 +2332,7 @@ type BulkParticipantResult struct {
 
 func (x *BulkParticipantResult) Reset() {
 	*x = BulkParticipantResult{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2344,7 @@ func (x *BulkParticipantResult) String() string {
 func (*BulkParticipantResult) ProtoMessage() {}
 
 func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2357,7 @@ func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantResult.ProtoReflect.Descriptor instead.
 func (*BulkParticipantResult) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BulkParticipantResult) GetParticipantId() string {
@@ -2035,7 +2424,7 @@ type InviteParticipantRequest struct {
 
 func (x *InviteParticipantRequest) Reset() {
 	*x = InviteParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2436,7 @@ func (x *InviteParticipantRequest) String() string {
 func (*InviteParticipantRequest) ProtoMessage() {}
 
 func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2449,7 @@ func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InviteParticipantRequest.ProtoReflect.Descriptor instead.
 func (*InviteParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InviteParticipantRequest) GetProgramId() string {
@@ -2134,7 +2523,7 @@ type ParticipantInvite struct {
 
 func (x *ParticipantInvite) Reset() {
 	*x = ParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2535,7 @@ func (x *ParticipantInvite) String() string {
 func (*ParticipantInvite) ProtoMessage() {}
 
 func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2548,7 @@ func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantInvite.ProtoReflect.Descriptor instead.
 func (*ParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ParticipantInvite) GetId() string {
@@ -2246,7 +2635,7 @@ type CreatedParticipantInvite struct {
 
 func (x *CreatedParticipantInvite) Reset() {
 	*x = CreatedParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2647,7 @@ func (x *CreatedParticipantInvite) String() string {
 func (*CreatedParticipantInvite) ProtoMessage() {}
 
 func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2660,7 @@ func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedParticipantInvite.ProtoReflect.Descriptor instead.
 func (*CreatedParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreatedParticipantInvite) GetId() string {
@@ -2357,7 +2746,7 @@ type ListParticipantInvitesRequest struct {
 
 func (x *ListParticipantInvitesRequest) Reset() {
 	*x = ListParticipantInvitesRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2758,7 @@ func (x *ListParticipantInvitesRequest) String() string {
 func (*ListParticipantInvitesRequest) ProtoMessage() {}
 
 func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2771,7 @@ func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListParticipantInvitesRequest) GetProgramId() string {
@@ -2422,7 +2811,7 @@ type ListParticipantInvitesResponse struct {
 
 func (x *ListParticipantInvitesResponse) Reset() {
 	*x = ListParticipantInvitesResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2823,7 @@ func (x *ListParticipantInvitesResponse) String() string {
 func (*ListParticipantInvitesResponse) ProtoMessage() {}
 
 func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2836,7 @@ func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListParticipantInvitesResponse) GetData() []*ParticipantInvite {
@@ -2488,7 +2877,7 @@ type RevokeParticipantInviteRequest struct {
 
 func (x *RevokeParticipantInviteRequest) Reset() {
 	*x = RevokeParticipantInviteRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2889,7 @@ func (x *RevokeParticipantInviteRequest) String() string {
 func (*RevokeParticipantInviteRequest) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[27]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2902,7 @@ func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteRequest.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeParticipantInviteRequest) GetProgramId() string {
@@ -2538,7 +2927,7 @@ type RevokeParticipantInviteResponse struct {
 
 func (x *RevokeParticipantInviteResponse) Reset() {
 	*x = RevokeParticipantInviteResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2939,7 @@ func (x *RevokeParticipantInviteResponse) String() string {
 func (*RevokeParticipantInviteResponse) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[28]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2952,7 @@ func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteResponse.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{33}
 }
 
 var File_affiliate_v1_participant_proto protoreflect.FileDescriptor
@@ -2789,7 +3178,53 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12:\n" +
 	"\x0fparticipant_ids\x18\x02 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\x0eparticipantIds\x12+\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01B\t\n" +
-	"\a_reason\"\x8e\x01\n" +
+	"\a_reason\"\xce\x02\n" +
+	"\x1dBulkUpdateParticipantsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12:\n" +
+	"\x0fparticipant_ids\x18\x03 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\x0eparticipantIds\x12(\n" +
+	"\bgroup_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x00R\agroupId\x88\x01\x01\x12+\n" +
+	"\badd_tags\x18\x05 \x03(\tB\x10\xfaB\r\x92\x01\n" +
+	"\x10\x14\"\x06r\x04\x10\x01\x182R\aaddTags\x121\n" +
+	"\vremove_tags\x18\x06 \x03(\tB\x10\xfaB\r\x92\x01\n" +
+	"\x10\x14\"\x06r\x04\x10\x01\x182R\n" +
+	"removeTagsB\v\n" +
+	"\t_group_id\"\x89\x01\n" +
+	"\x1dBulkInviteParticipantsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12I\n" +
+	"\ainvites\x18\x02 \x03(\v2#.affiliate.v1.ParticipantInvitationB\n" +
+	"\xfaB\a\x92\x01\x04\b\x01\x10dR\ainvites\"\xef\x02\n" +
+	"\x15ParticipantInvitation\x12$\n" +
+	"\x05email\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12(\n" +
+	"\bgroup_id\x18\x03 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x00R\agroupId\x88\x01\x01\x12F\n" +
+	"\rreferral_code\x18\x04 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x01R\freferralCode\x88\x01\x01\x12$\n" +
+	"\x04name\x18\x05 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01H\x02R\x04name\x88\x01\x01\x12+\n" +
+	"\amessage\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xe8\a\xa8\xbb\x18\x01H\x03R\amessage\x88\x01\x01\x12*\n" +
+	"\blanguage\x18\a \x01(\tB\t\xfaB\x06r\x04R\x02enH\x04R\blanguage\x88\x01\x01B\v\n" +
+	"\t_group_idB\x10\n" +
+	"\x0e_referral_codeB\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_messageB\v\n" +
+	"\t_language\"\x84\x01\n" +
+	"\x13BulkInvitesResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x128\n" +
+	"\aresults\x18\x02 \x03(\v2\x1e.affiliate.v1.BulkInviteResultR\aresults\"\x86\x02\n" +
+	"\x10BulkInviteResult\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\x12\x18\n" +
+	"\asuccess\x18\x03 \x01(\bR\asuccess\x12\x1f\n" +
+	"\vstatus_code\x18\x04 \x01(\x05R\n" +
+	"statusCode\x12>\n" +
+	"\x06invite\x18\x05 \x01(\v2&.affiliate.v1.CreatedParticipantInviteR\x06invite\x12\x17\n" +
+	"\x04code\x18\x06 \x01(\tH\x00R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\a \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"\x8e\x01\n" +
 	"\x18BulkParticipantsResponse\x123\n" +
 	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12=\n" +
 	"\aresults\x18\x02 \x03(\v2#.affiliate.v1.BulkParticipantResultR\aresults\"\xff\x01\n" +
@@ -2879,7 +3314,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x0ePartnerConsent\x12\x1f\n" +
 	"\x1bPARTNER_CONSENT_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17PARTNER_CONSENT_AWAITED\x10\x01\x12\x1c\n" +
-	"\x18PARTNER_CONSENT_DECLINED\x10\x022\xbe\x18\n" +
+	"\x18PARTNER_CONSENT_DECLINED\x10\x022\x97\x1b\n" +
 	"\x12ParticipantService\x12v\n" +
 	"\x05Apply\x12\x1a.affiliate.v1.ApplyRequest\x1a\x19.affiliate.v1.Participant\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/partner/programs/{program_id}/apply\x12\x8d\x01\n" +
 	"\x17AcceptParticipantInvite\x12,.affiliate.v1.AcceptParticipantInviteRequest\x1a\x19.affiliate.v1.Participant\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/partner/invites/accept\x12\x93\x01\n" +
@@ -2897,7 +3332,9 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x12SuspendParticipant\x12'.affiliate.v1.SuspendParticipantRequest\x1a\x19.affiliate.v1.Participant\"J\x82\xd3\xe4\x93\x02D:\x01*2?/api/v1/programs/{program_id}/partners/{participant_id}/suspend\x12\xaa\x01\n" +
 	"\x14ReinstateParticipant\x12).affiliate.v1.ReinstateParticipantRequest\x1a\x19.affiliate.v1.Participant\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/partners/{participant_id}/reinstate\x12\xaf\x01\n" +
 	"\x17BulkApproveParticipants\x12,.affiliate.v1.BulkApproveParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\">\x82\xd3\xe4\x93\x028:\x01*23/api/v1/programs/{program_id}/partners/bulk-approve\x12\xac\x01\n" +
-	"\x16BulkRejectParticipants\x12+.affiliate.v1.BulkRejectParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\"=\x82\xd3\xe4\x93\x027:\x01*22/api/v1/programs/{program_id}/partners/bulk-reject\x12\x9d\x01\n" +
+	"\x16BulkRejectParticipants\x12+.affiliate.v1.BulkRejectParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\"=\x82\xd3\xe4\x93\x027:\x01*22/api/v1/programs/{program_id}/partners/bulk-reject\x12\xac\x01\n" +
+	"\x16BulkUpdateParticipants\x12+.affiliate.v1.BulkUpdateParticipantsRequest\x1a&.affiliate.v1.BulkParticipantsResponse\"=\x82\xd3\xe4\x93\x027:\x01*22/api/v1/programs/{program_id}/partners/bulk-update\x12\xa7\x01\n" +
+	"\x16BulkInviteParticipants\x12+.affiliate.v1.BulkInviteParticipantsRequest\x1a!.affiliate.v1.BulkInvitesResponse\"=\x82\xd3\xe4\x93\x027:\x01*\"2/api/v1/programs/{program_id}/partners/bulk-invite\x12\x9d\x01\n" +
 	"\x11InviteParticipant\x12&.affiliate.v1.InviteParticipantRequest\x1a&.affiliate.v1.CreatedParticipantInvite\"8\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/programs/{program_id}/partners/invite\x12\xab\x01\n" +
 	"\x16ListParticipantInvites\x12+.affiliate.v1.ListParticipantInvitesRequest\x1a,.affiliate.v1.ListParticipantInvitesResponse\"6\x82\xd3\xe4\x93\x020\x12./api/v1/programs/{program_id}/partners/invites\x12\xba\x01\n" +
 	"\x17RevokeParticipantInvite\x12,.affiliate.v1.RevokeParticipantInviteRequest\x1a-.affiliate.v1.RevokeParticipantInviteResponse\"B\x82\xd3\xe4\x93\x02<*:/api/v1/programs/{program_id}/partners/invites/{invite_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
@@ -2915,7 +3352,7 @@ func file_affiliate_v1_participant_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_participant_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_affiliate_v1_participant_proto_goTypes = []any{
 	(ParticipantStatus)(0),                  // 0: affiliate.v1.ParticipantStatus
 	(PartnerConsent)(0),                     // 1: affiliate.v1.PartnerConsent
@@ -2939,101 +3376,115 @@ var file_affiliate_v1_participant_proto_goTypes = []any{
 	(*UpdateParticipantRequest)(nil),        // 19: affiliate.v1.UpdateParticipantRequest
 	(*BulkApproveParticipantsRequest)(nil),  // 20: affiliate.v1.BulkApproveParticipantsRequest
 	(*BulkRejectParticipantsRequest)(nil),   // 21: affiliate.v1.BulkRejectParticipantsRequest
-	(*BulkParticipantsResponse)(nil),        // 22: affiliate.v1.BulkParticipantsResponse
-	(*BulkParticipantResult)(nil),           // 23: affiliate.v1.BulkParticipantResult
-	(*InviteParticipantRequest)(nil),        // 24: affiliate.v1.InviteParticipantRequest
-	(*ParticipantInvite)(nil),               // 25: affiliate.v1.ParticipantInvite
-	(*CreatedParticipantInvite)(nil),        // 26: affiliate.v1.CreatedParticipantInvite
-	(*ListParticipantInvitesRequest)(nil),   // 27: affiliate.v1.ListParticipantInvitesRequest
-	(*ListParticipantInvitesResponse)(nil),  // 28: affiliate.v1.ListParticipantInvitesResponse
-	(*RevokeParticipantInviteRequest)(nil),  // 29: affiliate.v1.RevokeParticipantInviteRequest
-	(*RevokeParticipantInviteResponse)(nil), // 30: affiliate.v1.RevokeParticipantInviteResponse
-	nil,                                     // 31: affiliate.v1.Participant.ApplicationAnswersEntry
-	nil,                                     // 32: affiliate.v1.ApplyRequest.AnswersEntry
-	(*timestamppb.Timestamp)(nil),           // 33: google.protobuf.Timestamp
-	(*CommissionRate)(nil),                  // 34: affiliate.v1.CommissionRate
-	(SortOrder)(0),                          // 35: affiliate.v1.SortOrder
-	(*fieldmaskpb.FieldMask)(nil),           // 36: google.protobuf.FieldMask
-	(*BulkSummary)(nil),                     // 37: affiliate.v1.BulkSummary
-	(*httpbody.HttpBody)(nil),               // 38: google.api.HttpBody
+	(*BulkUpdateParticipantsRequest)(nil),   // 22: affiliate.v1.BulkUpdateParticipantsRequest
+	(*BulkInviteParticipantsRequest)(nil),   // 23: affiliate.v1.BulkInviteParticipantsRequest
+	(*ParticipantInvitation)(nil),           // 24: affiliate.v1.ParticipantInvitation
+	(*BulkInvitesResponse)(nil),             // 25: affiliate.v1.BulkInvitesResponse
+	(*BulkInviteResult)(nil),                // 26: affiliate.v1.BulkInviteResult
+	(*BulkParticipantsResponse)(nil),        // 27: affiliate.v1.BulkParticipantsResponse
+	(*BulkParticipantResult)(nil),           // 28: affiliate.v1.BulkParticipantResult
+	(*InviteParticipantRequest)(nil),        // 29: affiliate.v1.InviteParticipantRequest
+	(*ParticipantInvite)(nil),               // 30: affiliate.v1.ParticipantInvite
+	(*CreatedParticipantInvite)(nil),        // 31: affiliate.v1.CreatedParticipantInvite
+	(*ListParticipantInvitesRequest)(nil),   // 32: affiliate.v1.ListParticipantInvitesRequest
+	(*ListParticipantInvitesResponse)(nil),  // 33: affiliate.v1.ListParticipantInvitesResponse
+	(*RevokeParticipantInviteRequest)(nil),  // 34: affiliate.v1.RevokeParticipantInviteRequest
+	(*RevokeParticipantInviteResponse)(nil), // 35: affiliate.v1.RevokeParticipantInviteResponse
+	nil,                                     // 36: affiliate.v1.Participant.ApplicationAnswersEntry
+	nil,                                     // 37: affiliate.v1.ApplyRequest.AnswersEntry
+	(*timestamppb.Timestamp)(nil),           // 38: google.protobuf.Timestamp
+	(*CommissionRate)(nil),                  // 39: affiliate.v1.CommissionRate
+	(SortOrder)(0),                          // 40: affiliate.v1.SortOrder
+	(*fieldmaskpb.FieldMask)(nil),           // 41: google.protobuf.FieldMask
+	(*BulkSummary)(nil),                     // 42: affiliate.v1.BulkSummary
+	(*httpbody.HttpBody)(nil),               // 43: google.api.HttpBody
 }
 var file_affiliate_v1_participant_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Participant.status:type_name -> affiliate.v1.ParticipantStatus
-	31, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
-	33, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
-	33, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
-	33, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
-	33, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
-	33, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
-	33, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
-	33, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
-	33, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
-	34, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
+	36, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
+	38, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
+	38, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
+	38, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
+	38, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
+	38, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
+	38, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
+	38, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
+	38, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
 	1,  // 11: affiliate.v1.Participant.partner_consent:type_name -> affiliate.v1.PartnerConsent
-	33, // 12: affiliate.v1.ParticipantToken.expires_at:type_name -> google.protobuf.Timestamp
-	32, // 13: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
+	38, // 12: affiliate.v1.ParticipantToken.expires_at:type_name -> google.protobuf.Timestamp
+	37, // 13: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
 	0,  // 14: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	35, // 15: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	40, // 15: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	2,  // 16: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
 	0,  // 17: affiliate.v1.ListPartnersRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	35, // 18: affiliate.v1.ListPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	40, // 18: affiliate.v1.ListPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
 	0,  // 19: affiliate.v1.ExportPartnersRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	35, // 20: affiliate.v1.ExportPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	36, // 21: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
-	34, // 22: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
-	37, // 23: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
-	23, // 24: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
-	0,  // 25: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
-	33, // 26: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	33, // 27: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 28: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	33, // 29: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	25, // 30: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
-	8,  // 31: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
-	9,  // 32: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
-	3,  // 33: affiliate.v1.ParticipantService.AcceptParticipation:input_type -> affiliate.v1.AcceptParticipationRequest
-	4,  // 34: affiliate.v1.ParticipantService.DeclineParticipation:input_type -> affiliate.v1.DeclineParticipationRequest
-	5,  // 35: affiliate.v1.ParticipantService.CreateParticipant:input_type -> affiliate.v1.CreateParticipantRequest
-	6,  // 36: affiliate.v1.ParticipantService.CreateParticipantToken:input_type -> affiliate.v1.CreateParticipantTokenRequest
-	10, // 37: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
-	12, // 38: affiliate.v1.ParticipantService.ListPartners:input_type -> affiliate.v1.ListPartnersRequest
-	13, // 39: affiliate.v1.ParticipantService.ExportPartners:input_type -> affiliate.v1.ExportPartnersRequest
-	14, // 40: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
-	19, // 41: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
-	15, // 42: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
-	16, // 43: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
-	17, // 44: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
-	18, // 45: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
-	20, // 46: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
-	21, // 47: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
-	24, // 48: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
-	27, // 49: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
-	29, // 50: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
-	2,  // 51: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
-	2,  // 52: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
-	2,  // 53: affiliate.v1.ParticipantService.AcceptParticipation:output_type -> affiliate.v1.Participant
-	2,  // 54: affiliate.v1.ParticipantService.DeclineParticipation:output_type -> affiliate.v1.Participant
-	2,  // 55: affiliate.v1.ParticipantService.CreateParticipant:output_type -> affiliate.v1.Participant
-	7,  // 56: affiliate.v1.ParticipantService.CreateParticipantToken:output_type -> affiliate.v1.ParticipantToken
-	11, // 57: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
-	11, // 58: affiliate.v1.ParticipantService.ListPartners:output_type -> affiliate.v1.ListParticipantsResponse
-	38, // 59: affiliate.v1.ParticipantService.ExportPartners:output_type -> google.api.HttpBody
-	2,  // 60: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
-	2,  // 61: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
-	2,  // 62: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
-	2,  // 63: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
-	2,  // 64: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
-	2,  // 65: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
-	22, // 66: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	22, // 67: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	26, // 68: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
-	28, // 69: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
-	30, // 70: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
-	51, // [51:71] is the sub-list for method output_type
-	31, // [31:51] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	40, // 20: affiliate.v1.ExportPartnersRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	41, // 21: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	39, // 22: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
+	41, // 23: affiliate.v1.BulkUpdateParticipantsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	24, // 24: affiliate.v1.BulkInviteParticipantsRequest.invites:type_name -> affiliate.v1.ParticipantInvitation
+	42, // 25: affiliate.v1.BulkInvitesResponse.summary:type_name -> affiliate.v1.BulkSummary
+	26, // 26: affiliate.v1.BulkInvitesResponse.results:type_name -> affiliate.v1.BulkInviteResult
+	31, // 27: affiliate.v1.BulkInviteResult.invite:type_name -> affiliate.v1.CreatedParticipantInvite
+	42, // 28: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	28, // 29: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
+	0,  // 30: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
+	38, // 31: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	38, // 32: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 33: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	38, // 34: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 35: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
+	8,  // 36: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
+	9,  // 37: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
+	3,  // 38: affiliate.v1.ParticipantService.AcceptParticipation:input_type -> affiliate.v1.AcceptParticipationRequest
+	4,  // 39: affiliate.v1.ParticipantService.DeclineParticipation:input_type -> affiliate.v1.DeclineParticipationRequest
+	5,  // 40: affiliate.v1.ParticipantService.CreateParticipant:input_type -> affiliate.v1.CreateParticipantRequest
+	6,  // 41: affiliate.v1.ParticipantService.CreateParticipantToken:input_type -> affiliate.v1.CreateParticipantTokenRequest
+	10, // 42: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
+	12, // 43: affiliate.v1.ParticipantService.ListPartners:input_type -> affiliate.v1.ListPartnersRequest
+	13, // 44: affiliate.v1.ParticipantService.ExportPartners:input_type -> affiliate.v1.ExportPartnersRequest
+	14, // 45: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
+	19, // 46: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
+	15, // 47: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
+	16, // 48: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
+	17, // 49: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
+	18, // 50: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
+	20, // 51: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
+	21, // 52: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
+	22, // 53: affiliate.v1.ParticipantService.BulkUpdateParticipants:input_type -> affiliate.v1.BulkUpdateParticipantsRequest
+	23, // 54: affiliate.v1.ParticipantService.BulkInviteParticipants:input_type -> affiliate.v1.BulkInviteParticipantsRequest
+	29, // 55: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
+	32, // 56: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
+	34, // 57: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
+	2,  // 58: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
+	2,  // 59: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
+	2,  // 60: affiliate.v1.ParticipantService.AcceptParticipation:output_type -> affiliate.v1.Participant
+	2,  // 61: affiliate.v1.ParticipantService.DeclineParticipation:output_type -> affiliate.v1.Participant
+	2,  // 62: affiliate.v1.ParticipantService.CreateParticipant:output_type -> affiliate.v1.Participant
+	7,  // 63: affiliate.v1.ParticipantService.CreateParticipantToken:output_type -> affiliate.v1.ParticipantToken
+	11, // 64: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
+	11, // 65: affiliate.v1.ParticipantService.ListPartners:output_type -> affiliate.v1.ListParticipantsResponse
+	43, // 66: affiliate.v1.ParticipantService.ExportPartners:output_type -> google.api.HttpBody
+	2,  // 67: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
+	2,  // 68: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
+	2,  // 69: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
+	2,  // 70: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
+	2,  // 71: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
+	2,  // 72: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
+	27, // 73: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	27, // 74: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	27, // 75: affiliate.v1.ParticipantService.BulkUpdateParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	25, // 76: affiliate.v1.ParticipantService.BulkInviteParticipants:output_type -> affiliate.v1.BulkInvitesResponse
+	31, // 77: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
+	33, // 78: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
+	35, // 79: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
+	58, // [58:80] is the sub-list for method output_type
+	36, // [36:58] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_participant_proto_init() }
@@ -3057,18 +3508,21 @@ func file_affiliate_v1_participant_proto_init() {
 	file_affiliate_v1_participant_proto_msgTypes[15].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[17].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[19].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[22].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[23].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[24].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[26].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[27].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[28].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[29].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_participant_proto_rawDesc), len(file_affiliate_v1_participant_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

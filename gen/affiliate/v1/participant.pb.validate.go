@@ -3405,6 +3405,971 @@ var _ interface {
 	ErrorName() string
 } = BulkRejectParticipantsRequestValidationError{}
 
+// Validate checks the field values on BulkUpdateParticipantsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkUpdateParticipantsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkUpdateParticipantsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkUpdateParticipantsRequestMultiError, or nil if none found.
+func (m *BulkUpdateParticipantsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkUpdateParticipantsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkUpdateParticipantsRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkUpdateParticipantsRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkUpdateParticipantsRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if l := len(m.GetParticipantIds()); l < 1 || l > 100 {
+		err := BulkUpdateParticipantsRequestValidationError{
+			field:  "ParticipantIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetParticipantIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkUpdateParticipantsRequestValidationError{
+				field:  fmt.Sprintf("ParticipantIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(m.GetAddTags()) > 20 {
+		err := BulkUpdateParticipantsRequestValidationError{
+			field:  "AddTags",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetAddTags() {
+		_, _ = idx, item
+
+		if l := utf8.RuneCountInString(item); l < 1 || l > 50 {
+			err := BulkUpdateParticipantsRequestValidationError{
+				field:  fmt.Sprintf("AddTags[%v]", idx),
+				reason: "value length must be between 1 and 50 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(m.GetRemoveTags()) > 20 {
+		err := BulkUpdateParticipantsRequestValidationError{
+			field:  "RemoveTags",
+			reason: "value must contain no more than 20 item(s)",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetRemoveTags() {
+		_, _ = idx, item
+
+		if l := utf8.RuneCountInString(item); l < 1 || l > 50 {
+			err := BulkUpdateParticipantsRequestValidationError{
+				field:  fmt.Sprintf("RemoveTags[%v]", idx),
+				reason: "value length must be between 1 and 50 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = BulkUpdateParticipantsRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkUpdateParticipantsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkUpdateParticipantsRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkUpdateParticipantsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkUpdateParticipantsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkUpdateParticipantsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkUpdateParticipantsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkUpdateParticipantsRequestMultiError) AllErrors() []error { return m }
+
+// BulkUpdateParticipantsRequestValidationError is the validation error
+// returned by BulkUpdateParticipantsRequest.Validate if the designated
+// constraints aren't met.
+type BulkUpdateParticipantsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkUpdateParticipantsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkUpdateParticipantsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkUpdateParticipantsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkUpdateParticipantsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkUpdateParticipantsRequestValidationError) ErrorName() string {
+	return "BulkUpdateParticipantsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkUpdateParticipantsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkUpdateParticipantsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkUpdateParticipantsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkUpdateParticipantsRequestValidationError{}
+
+// Validate checks the field values on BulkInviteParticipantsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkInviteParticipantsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkInviteParticipantsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkInviteParticipantsRequestMultiError, or nil if none found.
+func (m *BulkInviteParticipantsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkInviteParticipantsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if l := len(m.GetInvites()); l < 1 || l > 100 {
+		err := BulkInviteParticipantsRequestValidationError{
+			field:  "Invites",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetInvites() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkInviteParticipantsRequestValidationError{
+						field:  fmt.Sprintf("Invites[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkInviteParticipantsRequestValidationError{
+						field:  fmt.Sprintf("Invites[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkInviteParticipantsRequestValidationError{
+					field:  fmt.Sprintf("Invites[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkInviteParticipantsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkInviteParticipantsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkInviteParticipantsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkInviteParticipantsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkInviteParticipantsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkInviteParticipantsRequestMultiError) AllErrors() []error { return m }
+
+// BulkInviteParticipantsRequestValidationError is the validation error
+// returned by BulkInviteParticipantsRequest.Validate if the designated
+// constraints aren't met.
+type BulkInviteParticipantsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkInviteParticipantsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkInviteParticipantsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkInviteParticipantsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkInviteParticipantsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkInviteParticipantsRequestValidationError) ErrorName() string {
+	return "BulkInviteParticipantsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkInviteParticipantsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkInviteParticipantsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkInviteParticipantsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkInviteParticipantsRequestValidationError{}
+
+// Validate checks the field values on ParticipantInvitation with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ParticipantInvitation) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ParticipantInvitation with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ParticipantInvitationMultiError, or nil if none found.
+func (m *ParticipantInvitation) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ParticipantInvitation) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if utf8.RuneCountInString(m.GetEmail()) > 320 {
+		err := ParticipantInvitationValidationError{
+			field:  "Email",
+			reason: "value length must be at most 320 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if err := m._validateEmail(m.GetEmail()); err != nil {
+		err = ParticipantInvitationValidationError{
+			field:  "Email",
+			reason: "value must be a valid email address",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = ParticipantInvitationValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ReferralCode != nil {
+
+		if !_ParticipantInvitation_ReferralCode_Pattern.MatchString(m.GetReferralCode()) {
+			err := ParticipantInvitationValidationError{
+				field:  "ReferralCode",
+				reason: "value does not match regex pattern \"^[A-Za-z0-9_-]{3,50}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Name != nil {
+
+		if utf8.RuneCountInString(m.GetName()) > 100 {
+			err := ParticipantInvitationValidationError{
+				field:  "Name",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Message != nil {
+
+		if utf8.RuneCountInString(m.GetMessage()) > 1000 {
+			err := ParticipantInvitationValidationError{
+				field:  "Message",
+				reason: "value length must be at most 1000 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Language != nil {
+
+		if _, ok := _ParticipantInvitation_Language_InLookup[m.GetLanguage()]; !ok {
+			err := ParticipantInvitationValidationError{
+				field:  "Language",
+				reason: "value must be in list [en]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ParticipantInvitationMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ParticipantInvitation) _validateHostname(host string) error {
+	s := strings.ToLower(strings.TrimSuffix(host, "."))
+
+	if len(host) > 253 {
+		return errors.New("hostname cannot exceed 253 characters")
+	}
+
+	for _, part := range strings.Split(s, ".") {
+		if l := len(part); l == 0 || l > 63 {
+			return errors.New("hostname part must be non-empty and cannot exceed 63 characters")
+		}
+
+		if part[0] == '-' {
+			return errors.New("hostname parts cannot begin with hyphens")
+		}
+
+		if part[len(part)-1] == '-' {
+			return errors.New("hostname parts cannot end with hyphens")
+		}
+
+		for _, r := range part {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return fmt.Errorf("hostname parts can only contain alphanumeric characters or hyphens, got %q", string(r))
+			}
+		}
+	}
+
+	return nil
+}
+
+func (m *ParticipantInvitation) _validateEmail(addr string) error {
+	a, err := mail.ParseAddress(addr)
+	if err != nil {
+		return err
+	}
+	addr = a.Address
+
+	if len(addr) > 254 {
+		return errors.New("email addresses cannot exceed 254 characters")
+	}
+
+	parts := strings.SplitN(addr, "@", 2)
+
+	if len(parts[0]) > 64 {
+		return errors.New("email address local phrase cannot exceed 64 characters")
+	}
+
+	return m._validateHostname(parts[1])
+}
+
+func (m *ParticipantInvitation) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ParticipantInvitationMultiError is an error wrapping multiple validation
+// errors returned by ParticipantInvitation.ValidateAll() if the designated
+// constraints aren't met.
+type ParticipantInvitationMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ParticipantInvitationMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ParticipantInvitationMultiError) AllErrors() []error { return m }
+
+// ParticipantInvitationValidationError is the validation error returned by
+// ParticipantInvitation.Validate if the designated constraints aren't met.
+type ParticipantInvitationValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ParticipantInvitationValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ParticipantInvitationValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ParticipantInvitationValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ParticipantInvitationValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ParticipantInvitationValidationError) ErrorName() string {
+	return "ParticipantInvitationValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ParticipantInvitationValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sParticipantInvitation.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ParticipantInvitationValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ParticipantInvitationValidationError{}
+
+var _ParticipantInvitation_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
+
+var _ParticipantInvitation_Language_InLookup = map[string]struct{}{
+	"en": {},
+}
+
+// Validate checks the field values on BulkInvitesResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkInvitesResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkInvitesResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkInvitesResponseMultiError, or nil if none found.
+func (m *BulkInvitesResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkInvitesResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkInvitesResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkInvitesResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkInvitesResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkInvitesResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkInvitesResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkInvitesResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkInvitesResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkInvitesResponseMultiError is an error wrapping multiple validation
+// errors returned by BulkInvitesResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BulkInvitesResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkInvitesResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkInvitesResponseMultiError) AllErrors() []error { return m }
+
+// BulkInvitesResponseValidationError is the validation error returned by
+// BulkInvitesResponse.Validate if the designated constraints aren't met.
+type BulkInvitesResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkInvitesResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkInvitesResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkInvitesResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkInvitesResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkInvitesResponseValidationError) ErrorName() string {
+	return "BulkInvitesResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkInvitesResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkInvitesResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkInvitesResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkInvitesResponseValidationError{}
+
+// Validate checks the field values on BulkInviteResult with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *BulkInviteResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkInviteResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkInviteResultMultiError, or nil if none found.
+func (m *BulkInviteResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkInviteResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Index
+
+	// no validation rules for Email
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	if all {
+		switch v := interface{}(m.GetInvite()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkInviteResultValidationError{
+					field:  "Invite",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkInviteResultValidationError{
+					field:  "Invite",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetInvite()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkInviteResultValidationError{
+				field:  "Invite",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return BulkInviteResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkInviteResultMultiError is an error wrapping multiple validation errors
+// returned by BulkInviteResult.ValidateAll() if the designated constraints
+// aren't met.
+type BulkInviteResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkInviteResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkInviteResultMultiError) AllErrors() []error { return m }
+
+// BulkInviteResultValidationError is the validation error returned by
+// BulkInviteResult.Validate if the designated constraints aren't met.
+type BulkInviteResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkInviteResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkInviteResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkInviteResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkInviteResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkInviteResultValidationError) ErrorName() string { return "BulkInviteResultValidationError" }
+
+// Error satisfies the builtin error interface
+func (e BulkInviteResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkInviteResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkInviteResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkInviteResultValidationError{}
+
 // Validate checks the field values on BulkParticipantsResponse with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

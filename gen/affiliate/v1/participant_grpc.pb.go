@@ -37,6 +37,8 @@ const (
 	ParticipantService_ReinstateParticipant_FullMethodName    = "/affiliate.v1.ParticipantService/ReinstateParticipant"
 	ParticipantService_BulkApproveParticipants_FullMethodName = "/affiliate.v1.ParticipantService/BulkApproveParticipants"
 	ParticipantService_BulkRejectParticipants_FullMethodName  = "/affiliate.v1.ParticipantService/BulkRejectParticipants"
+	ParticipantService_BulkUpdateParticipants_FullMethodName  = "/affiliate.v1.ParticipantService/BulkUpdateParticipants"
+	ParticipantService_BulkInviteParticipants_FullMethodName  = "/affiliate.v1.ParticipantService/BulkInviteParticipants"
 	ParticipantService_InviteParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/InviteParticipant"
 	ParticipantService_ListParticipantInvites_FullMethodName  = "/affiliate.v1.ParticipantService/ListParticipantInvites"
 	ParticipantService_RevokeParticipantInvite_FullMethodName = "/affiliate.v1.ParticipantService/RevokeParticipantInvite"
@@ -225,6 +227,27 @@ type ParticipantServiceClient interface {
 	// Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
 	// too.
 	BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
+	// BulkUpdateParticipants changes the group and the tags of up to 100 participants of a
+	// programme, each in a transaction of its own. An id that occurs more than once counts
+	// once. Tags are removed before tags are added.
+	//
+	// The status is 200 if all were changed, 207 if some failed, and 422 if all failed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme, or nothing would
+	//     change. In the result of a participant: it would have more than 20 tags.
+	//   - BULK_ALL_FAILED: no participant was changed. The body has the results too.
+	BulkUpdateParticipants(ctx context.Context, in *BulkUpdateParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
+	// BulkInviteParticipants invites up to 100 e-mail addresses to a programme, each as
+	// InviteParticipant does and in a transaction of its own. The limits of invitations hold
+	// for each item: an item over a limit has the status 429 in its result.
+	//
+	// The status is 200 if all were invited, 207 if some failed, and 422 if all failed.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme does not exist in the mode.
+	//   - BULK_ALL_FAILED: no address was invited. The body has the results too.
+	BulkInviteParticipants(ctx context.Context, in *BulkInviteParticipantsRequest, opts ...grpc.CallOption) (*BulkInvitesResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
 	// The service mails the invitation to the address, in both modes. The link in the mail
 	// contains a token, which is valid for 7 days. The response contains another token. Only
@@ -433,6 +456,26 @@ func (c *participantServiceClient) BulkRejectParticipants(ctx context.Context, i
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BulkParticipantsResponse)
 	err := c.cc.Invoke(ctx, ParticipantService_BulkRejectParticipants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) BulkUpdateParticipants(ctx context.Context, in *BulkUpdateParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkParticipantsResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_BulkUpdateParticipants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) BulkInviteParticipants(ctx context.Context, in *BulkInviteParticipantsRequest, opts ...grpc.CallOption) (*BulkInvitesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkInvitesResponse)
+	err := c.cc.Invoke(ctx, ParticipantService_BulkInviteParticipants_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -652,6 +695,27 @@ type ParticipantServiceServer interface {
 	// Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
 	// too.
 	BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error)
+	// BulkUpdateParticipants changes the group and the tags of up to 100 participants of a
+	// programme, each in a transaction of its own. An id that occurs more than once counts
+	// once. Tags are removed before tags are added.
+	//
+	// The status is 200 if all were changed, 207 if some failed, and 422 if all failed.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme, or nothing would
+	//     change. In the result of a participant: it would have more than 20 tags.
+	//   - BULK_ALL_FAILED: no participant was changed. The body has the results too.
+	BulkUpdateParticipants(context.Context, *BulkUpdateParticipantsRequest) (*BulkParticipantsResponse, error)
+	// BulkInviteParticipants invites up to 100 e-mail addresses to a programme, each as
+	// InviteParticipant does and in a transaction of its own. The limits of invitations hold
+	// for each item: an item over a limit has the status 429 in its result.
+	//
+	// The status is 200 if all were invited, 207 if some failed, and 422 if all failed.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme does not exist in the mode.
+	//   - BULK_ALL_FAILED: no address was invited. The body has the results too.
+	BulkInviteParticipants(context.Context, *BulkInviteParticipantsRequest) (*BulkInvitesResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
 	// The service mails the invitation to the address, in both modes. The link in the mail
 	// contains a token, which is valid for 7 days. The response contains another token. Only
@@ -737,6 +801,12 @@ func (UnimplementedParticipantServiceServer) BulkApproveParticipants(context.Con
 }
 func (UnimplementedParticipantServiceServer) BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkRejectParticipants not implemented")
+}
+func (UnimplementedParticipantServiceServer) BulkUpdateParticipants(context.Context, *BulkUpdateParticipantsRequest) (*BulkParticipantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkUpdateParticipants not implemented")
+}
+func (UnimplementedParticipantServiceServer) BulkInviteParticipants(context.Context, *BulkInviteParticipantsRequest) (*BulkInvitesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkInviteParticipants not implemented")
 }
 func (UnimplementedParticipantServiceServer) InviteParticipant(context.Context, *InviteParticipantRequest) (*CreatedParticipantInvite, error) {
 	return nil, status.Error(codes.Unimplemented, "method InviteParticipant not implemented")
@@ -1067,6 +1137,42 @@ func _ParticipantService_BulkRejectParticipants_Handler(srv interface{}, ctx con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ParticipantService_BulkUpdateParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkUpdateParticipantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).BulkUpdateParticipants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_BulkUpdateParticipants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).BulkUpdateParticipants(ctx, req.(*BulkUpdateParticipantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_BulkInviteParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkInviteParticipantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).BulkInviteParticipants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_BulkInviteParticipants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).BulkInviteParticipants(ctx, req.(*BulkInviteParticipantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ParticipantService_InviteParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InviteParticipantRequest)
 	if err := dec(in); err != nil {
@@ -1191,6 +1297,14 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BulkRejectParticipants",
 			Handler:    _ParticipantService_BulkRejectParticipants_Handler,
+		},
+		{
+			MethodName: "BulkUpdateParticipants",
+			Handler:    _ParticipantService_BulkUpdateParticipants_Handler,
+		},
+		{
+			MethodName: "BulkInviteParticipants",
+			Handler:    _ParticipantService_BulkInviteParticipants_Handler,
 		},
 		{
 			MethodName: "InviteParticipant",

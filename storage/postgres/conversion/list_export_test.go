@@ -6,7 +6,7 @@ import (
 )
 
 // ConversionListSQL returns the statements for a page of conversions and for the total,
-// and their arguments. The participants are those of the partner in the filter.
+// and their arguments. The filter by a partner is a filter by all its participants.
 func ConversionListSQL(
 	scope affiliate.Scope, filter conversion.Filter, participants []affiliate.ParticipantID, page affiliate.Page,
 ) (list string, listArgs []any, count string, countArgs []any) {

@@ -2,9 +2,9 @@
 -- +goose Up
 
 -- Indexes for filters of the list of conversions, in the order of the list. They are created
--- while conversions are recorded. Such a statement blocks no call, but it waits for all
--- transactions that are older, so it has no limit for this. If the migration is interrupted, the
--- next attempt drops an index that is not complete.
+-- concurrently, so that calls can record conversions. The statements wait for all older
+-- transactions, without the limit of other migrations. If the migration is interrupted, the next
+-- attempt drops an index that is not complete.
 --
 -- The cost: a conversion has one more entry for its link and one more for its promo code, about 80
 -- bytes each. The other two indexes contain only conversions that are refunded, disputed or
