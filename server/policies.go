@@ -247,6 +247,8 @@ var policies = completed(map[string]Policy{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:            {Accept: merchants, Action: managePayouts, Payouts: true},
 	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:               {Accept: merchants, Action: managePayouts, Payouts: true},
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:             {Accept: merchants, Action: managePayouts, Payouts: true},
+	affiliatev1.PayoutService_BulkMarkPayoutsPaid_FullMethodName:          {Accept: merchants, Action: managePayouts, Payouts: true},
+	affiliatev1.PayoutService_BulkMarkPayoutsFailed_FullMethodName:        {Accept: merchants, Action: managePayouts, Payouts: true},
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:                  {Accept: merchants, Action: managePayouts, Payouts: true},
 	affiliatev1.PayoutService_CancelPayout_FullMethodName:                 {Accept: merchants, Action: managePayouts},
 	affiliatev1.PayoutService_ProposePayoutMethod_FullMethodName:          {Accept: merchants, Action: managePayouts},
@@ -277,10 +279,12 @@ var policies = completed(map[string]Policy{
 	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          {Accept: NoCredential, Zone: ZoneUnsubscribe},
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   {Accept: merchants, Action: runPrograms, AcceptsKey: true},
 
-	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:    {Accept: merchants, Action: readDashboards},
-	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:    {Accept: merchants, Action: runPrograms},
-	affiliatev1.FraudService_ListFraudEvents_FullMethodName:   {Accept: merchants, Action: readDashboards},
-	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: {Accept: merchants, Action: review},
+	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:         {Accept: merchants, Action: readDashboards},
+	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:         {Accept: merchants, Action: runPrograms},
+	affiliatev1.FraudService_ListFraudEvents_FullMethodName:        {Accept: merchants, Action: readDashboards},
+	affiliatev1.FraudService_GetFraudEvent_FullMethodName:          {Accept: merchants, Action: readDashboards},
+	affiliatev1.FraudService_BulkResolveFraudEvents_FullMethodName: {Accept: merchants, Action: review},
+	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName:      {Accept: merchants, Action: review},
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {Accept: NoCredential, Zone: ZoneMailProvider},
 

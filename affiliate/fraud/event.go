@@ -115,6 +115,7 @@ type Event struct {
 	Status                EventStatus
 	Note                  *string
 	ResolvedBy            *affiliate.UserID
+	ResolvedByName        *string // current name; nil if the member has left
 	ResolvedAt            *time.Time
 	CreatedAt             time.Time
 }

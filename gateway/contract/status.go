@@ -154,6 +154,9 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.CommissionService_BulkApproveCommissions_FullMethodName: {Bulk: true},
 	affiliatev1.CommissionService_BulkRejectCommissions_FullMethodName:  {Bulk: true},
+	affiliatev1.FraudService_BulkResolveFraudEvents_FullMethodName:      {Bulk: true},
+	affiliatev1.PayoutService_BulkMarkPayoutsPaid_FullMethodName:        {Bulk: true},
+	affiliatev1.PayoutService_BulkMarkPayoutsFailed_FullMethodName:      {Bulk: true},
 
 	affiliatev1.TestModeService_DeleteTestData_FullMethodName: {SometimesQueued: true},
 

@@ -77,6 +77,7 @@ func eventToProto(e fraud.Event) *affiliatev1.FraudEvent {
 		Status:                server.EnumValue[affiliatev1.FraudEventStatus](e.Status),
 		Note:                  e.Note,
 		ResolvedBy:            server.OptionalID(e.ResolvedBy),
+		ResolvedByName:        e.ResolvedByName,
 		ResolvedAt:            server.OptionalTimestamp(e.ResolvedAt),
 		CreatedAt:             server.Timestamp(e.CreatedAt),
 	}

@@ -52,6 +52,7 @@ func TestListFraudEvents(t *testing.T) {
 	oldest := eventOf(flagged, f.pat, "Pat", "Spring")
 	oldest.Action, oldest.Status = affiliatev1.FraudAction_FRAUD_ACTION_FLAGGED, dismissed
 	oldest.Note, oldest.ResolvedBy, oldest.ResolvedAt = new("Known customer"), new(f.Owner.String()), resolvedAt
+	oldest.ResolvedByName = new(f.Texts(`select name from users where id = $1`, f.Owner)[0])
 	want := &affiliatev1.ListFraudEventsResponse{Data: []*affiliatev1.FraudEvent{newest, second, oldest}, Total: 3, Page: 1, Limit: 20}
 	if got, err := f.service.ListFraudEvents(asOwner(f.Shop), &affiliatev1.ListFraudEventsRequest{}); err != nil || !proto.Equal(got, want) {
 		t.Errorf("ListFraudEvents returned %v, error %v\nwant %v", got, err, want)
@@ -89,6 +90,12 @@ func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 			if err != nil || len(page.GetData()) != 0 || page.GetTotal() != 0 {
 				t.Errorf("ListFraudEvents returned %v, error %v, want no events", page, err)
 			}
+			_, err = f.service.GetFraudEvent(ctx, &affiliatev1.GetFraudEventRequest{EventId: event})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.service.BulkResolveFraudEvents(ctx, &affiliatev1.BulkResolveFraudEventsRequest{EventIds: []string{event}, Outcome: confirmed})
+			if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+				t.Errorf("BulkResolveFraudEvents returned %v, want BULK_ALL_FAILED", err)
+			}
 			_, err = f.service.ResolveFraudEvent(ctx, &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: confirmed})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
@@ -97,6 +104,32 @@ func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if ids, total := f.listEventIDs(&affiliatev1.ListFraudEventsRequest{Status: open}); total != 1 {
 		t.Errorf("after refused calls the open events are %q, total %d, want 1", ids, total)
+	}
+}
+
+func TestBulkResolveFraudEvents(t *testing.T) {
+	f := newFixture(t)
+	first, second, closed := f.newSuspectedSale(f.pat, fraud.Flagged), f.newSuspectedSale(f.pat, fraud.Flagged), f.newSuspectedSale(f.pat, fraud.Blocked)
+	if _, err := f.resolve(closed.event, dismissed, ""); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.service.BulkResolveFraudEvents(asOwner(f.Shop), &affiliatev1.BulkResolveFraudEventsRequest{
+		EventIds: []string{first.event, closed.event, second.event, first.event}, Outcome: confirmed, Note: new("Same address"),
+	})
+	if err != nil || got.GetSummary().GetTotal() != 3 || got.GetSummary().GetSucceeded() != 2 {
+		t.Fatalf("BulkResolveFraudEvents returned %v, error %v, want two of three events resolved", got, err)
+	}
+	if failed := got.Results[1]; failed.GetEventId() != closed.event || failed.GetStatus() != dismissed || failed.GetCode() != string(affiliate.ReasonFraudEventResolved) {
+		t.Errorf("the second result is %v, want FRAUD_EVENT_RESOLVED", failed)
+	}
+	for _, sale := range []suspectedSale{first, second} {
+		event, err := f.service.GetFraudEvent(asOwner(f.Shop), &affiliatev1.GetFraudEventRequest{EventId: sale.event})
+		if err != nil || event.GetStatus() != confirmed || event.GetNote() != "Same address" || event.ResolvedByName == nil {
+			t.Errorf("GetFraudEvent returned %v, error %v, want a confirmed event with note and name", event, err)
+		}
+		if c := f.getCommission(sale.commission.ID); c.Status != commission.Rejected {
+			t.Errorf("the commission is %s, want rejected", c.Status)
+		}
 	}
 }
 

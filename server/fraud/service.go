@@ -130,11 +130,51 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	}, nil
 }
 
+// GetFraudEvent returns one fraud event.
+func (s *Service) GetFraudEvent(ctx context.Context, req *affiliatev1.GetFraudEventRequest) (*affiliatev1.FraudEvent, error) {
+	event, err := frauds.GetEvent(ctx, s.db, server.PrincipalFrom(ctx).Scope(), server.PathID[fraud.EventID](req.GetEventId()))
+	if err != nil {
+		return nil, err
+	}
+	return eventToProto(event), nil
+}
+
 // ResolveFraudEvent confirms or dismisses an open event. If the event is confirmed, its
 // commission is rejected. If the event is dismissed, the fraud reason is removed from the
 // review reasons of the commission. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
-	id := server.PathID[fraud.EventID](req.GetEventId())
+	event, err := s.resolve(ctx, server.PathID[fraud.EventID](req.GetEventId()), req)
+	if err != nil {
+		return nil, err
+	}
+	return eventToProto(event), nil
+}
+
+// BulkResolveFraudEvents resolves several events, each in a separate transaction.
+func (s *Service) BulkResolveFraudEvents(ctx context.Context, req *affiliatev1.BulkResolveFraudEventsRequest) (*affiliatev1.BulkFraudEventsResponse, error) {
+	outcomes, err := server.ForEachID(req.GetEventIds(), func(id fraud.EventID) (string, error) {
+		event, err := s.resolve(ctx, id, &affiliatev1.ResolveFraudEventRequest{Outcome: req.GetOutcome(), Note: req.Note})
+		return string(event.Status), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	response, succeeded := &affiliatev1.BulkFraudEventsResponse{}, 0
+	for _, o := range outcomes {
+		if o.Success {
+			succeeded++
+		}
+		response.Results = append(response.Results, &affiliatev1.BulkFraudEventResult{
+			EventId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
+			Status: server.EnumValue[affiliatev1.FraudEventStatus](o.Status), Code: o.Code, Message: o.Message,
+		})
+	}
+	response.Summary = server.BulkSummary(len(outcomes), succeeded)
+	return server.RespondToBulk(ctx, response)
+}
+
+// resolve resolves one event. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
+func (s *Service) resolve(ctx context.Context, id fraud.EventID, req *affiliatev1.ResolveFraudEventRequest) (fraud.Event, error) {
 	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after fraud.Event
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
@@ -153,15 +193,16 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 			Action: "fraud_event.resolve", ResourceType: "fraud_event", ResourceID: id,
 			Before: map[string]any{"status": before.Status}, After: map[string]any{"status": after.Status},
 		})
-		if err != nil || after.Commission == nil {
+		if err == nil && after.Commission != nil {
+			err = moveCommission(ctx, tx, after, actor, at)
+		}
+		if err != nil {
 			return err
 		}
-		return moveCommission(ctx, tx, after, actor, at)
+		after, err = frauds.GetEvent(ctx, tx, scope, id)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return eventToProto(after), nil
+	return after, err
 }
 
 // moveCommission changes the commission of a resolved event. If the commission can no longer

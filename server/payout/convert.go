@@ -2,6 +2,7 @@ package payout
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -203,6 +204,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		if at := req.GetPaidAt(); at != nil && at.CheckValid() != nil {
 			found.Add("paid_at", affiliate.MustBeTimestamp)
 		}
+	case *affiliatev1.BulkMarkPayoutsPaidRequest:
+		checkUnique(req.GetPayouts(), &found)
+		for i, p := range req.GetPayouts() {
+			if at := p.GetPaidAt(); at != nil && at.CheckValid() != nil {
+				found.Add(fmt.Sprintf("payouts[%d].paid_at", i), affiliate.MustBeTimestamp)
+			}
+		}
+	case *affiliatev1.BulkMarkPayoutsFailedRequest:
+		checkUnique(req.GetPayouts(), &found)
 	}
 	return found
 }

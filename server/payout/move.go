@@ -3,7 +3,6 @@ package payout
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -17,11 +16,7 @@ import (
 
 // MarkPayoutPaid records that the partner received the money.
 func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayoutPaidRequest) (*affiliatev1.Payout, error) {
-	t := payout.Transition{Move: payout.MoveMarkPaid, Reference: &req.Reference}
-	if req.GetPaidAt() != nil {
-		t.PaidAt = req.GetPaidAt().AsTime().Truncate(time.Millisecond)
-	}
-	return s.move(ctx, req, t)
+	return s.move(ctx, req, payment(req.GetReference(), req.GetPaidAt()))
 }
 
 // MarkPayoutFailed records that the payment failed.

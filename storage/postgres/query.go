@@ -121,6 +121,20 @@ func CountUpTo(limit int64, from string) string {
 	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, limit+1)
 }
 
+// ActorName returns an expression for the current name of a member, or "service:" and the name of
+// a service token, of the workspace. The parameter actor is an expression for the id, which can be
+// null or the word "system". The result is null for system and for members who have left. The names
+// are read by subqueries for each row. With a join, Postgres could read the users of all workspaces.
+func ActorName(actor, workspace string) string {
+	return `case when ` + actor + ` ~ '^[0-9a-f-]{36}$' then coalesce(
+		(
+			select u.name from users u join members m on m.user_id = u.id
+			where u.id = (` + actor + `)::uuid and u.erased_at is null and m.workspace_id = ` + workspace + `
+		),
+		(select 'service:' || s.name from service_tokens s where s.workspace_id = ` + workspace + ` and s.id = (` + actor + `)::uuid)
+	) end`
+}
+
 // PgEpoch is 2000-01-01 in Unix microseconds. Postgres stores an instant as the
 // number of microseconds since then.
 const PgEpoch = 946_684_800_000_000

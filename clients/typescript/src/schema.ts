@@ -1926,6 +1926,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fraud/events/bulk-resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bulk resolve fraud events
+         * @description Closes up to 100 open fraud events with one outcome, each in a
+         *     transaction of its own. An id that occurs more than once counts once.
+         *
+         *     The status is 200 if all were resolved, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no event was resolved. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["bulkResolveFraudEvents"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/fraud/events/{eventId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a fraud event
+         * @description Returns one fraud event.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getFraudEvent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fraud/events/{eventId}/resolve": {
         parameters: {
             query?: never;
@@ -3624,6 +3673,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partners": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List partners
+         * @description Returns the participants of all programmes of the mode.
+         *
+         *     Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listPartners"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partners/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export partners
+         * @description Downloads the participants of all programmes of the mode as a CSV file
+         *     (RFC 4180). It accepts the filters and the sort order of the list. All rows come from
+         *     one snapshot of the data. E-mail addresses are masked for viewers.
+         *
+         *     Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["exportPartners"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/payouts": {
         parameters: {
             query?: never;
@@ -3835,6 +3934,60 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/payouts/bulk-mark-failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Bulk a mark payouts failed
+         * @description Records that up to 100 payouts could not be paid, each in a
+         *     transaction of its own. The payouts can be in several batches and programmes.
+         *
+         *     The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["bulkMarkPayoutsFailed"];
+        trace?: never;
+    };
+    "/api/v1/payouts/bulk-mark-paid": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Bulk a mark payouts paid
+         * @description Marks up to 100 payouts as paid, each in a transaction of its own. The
+         *     payouts can be in several batches and programmes.
+         *
+         *     The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["bulkMarkPayoutsPaid"];
         trace?: never;
     };
     "/api/v1/payouts/preview": {
@@ -4873,6 +5026,36 @@ export interface paths {
         patch: operations["bulkApproveParticipants"];
         trace?: never;
     };
+    "/api/v1/programs/{programId}/partners/bulk-invite": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bulk invitation partners
+         * @description Invites up to 100 e-mail addresses to a programme, each as
+         *     InviteParticipant does and in a transaction of its own. The limits of invitations hold
+         *     for each item: an item over a limit has the status 429 in its result.
+         *
+         *     The status is 200 if all were invited, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the programme does not exist in the mode.
+         *       - BULK_ALL_FAILED: no address was invited. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["bulkInviteParticipants"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/programs/{programId}/partners/bulk-reject": {
         parameters: {
             query?: never;
@@ -4899,6 +5082,37 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["bulkRejectParticipants"];
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/partners/bulk-update": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Bulk update partners
+         * @description Changes the group and the tags of up to 100 participants of a
+         *     programme, each in a transaction of its own. An id that occurs more than once counts
+         *     once. Tags are removed before tags are added.
+         *
+         *     The status is 200 if all were changed, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the group does not belong to the programme, or nothing would
+         *         change. In the result of a participant: it would have more than 20 tags.
+         *       - BULK_ALL_FAILED: no participant was changed. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["bulkUpdateParticipants"];
         trace?: never;
     };
     "/api/v1/programs/{programId}/partners/invite": {
@@ -6983,9 +7197,72 @@ export interface components {
             /** @description One result for each commission, in the order of the request. */
             results: components["schemas"]["BulkCommissionResult"][];
         };
+        BulkFraudEventResult: {
+            eventId: string;
+            /** @description Whether the event was resolved. */
+            success: boolean;
+            /**
+             * Format: int32
+             * @description The HTTP status that a separate request for this item would have.
+             */
+            statusCode: number;
+            /**
+             * @description The status of the event after the request. Null if the event does not exist.
+             * @enum {string|null}
+             */
+            status: "open" | "confirmed" | "dismissed" | null;
+            /** @description The error code. Null if the item succeeded. */
+            code: string | null;
+            /** @description The error message. Null if the item succeeded. */
+            message: string | null;
+        };
+        BulkFraudEventsResponse: {
+            summary: components["schemas"]["BulkSummary"] | null;
+            /** @description One result for each event, in the order of the request. */
+            results: components["schemas"]["BulkFraudEventResult"][];
+        };
+        BulkInviteParticipantsRequest: {
+            /** @description The invitations, 1 to 100. */
+            invites: components["schemas"]["ParticipantInvitation"][];
+        };
+        BulkInviteResult: {
+            /**
+             * Format: int32
+             * @description The position of the invitation in the request, counted from 0.
+             */
+            index: number;
+            /** @description The invited address. */
+            email: string;
+            /** @description Whether the address was invited. */
+            success: boolean;
+            /**
+             * Format: int32
+             * @description The HTTP status that a separate request for this item would have.
+             */
+            statusCode: number;
+            /** @description The response that a separate request for this item would have. Null if the item failed. */
+            invite: components["schemas"]["CreatedParticipantInvite"] | null;
+            /** @description The error code. Null if the item succeeded. */
+            code: string | null;
+            /** @description The error message. Null if the item succeeded. */
+            message: string | null;
+        };
+        BulkInvitesResponse: {
+            summary: components["schemas"]["BulkSummary"] | null;
+            /** @description One result for each invitation, in the order of the request. */
+            results: components["schemas"]["BulkInviteResult"][];
+        };
+        BulkMarkPayoutsFailedRequest: {
+            /** @description The payouts, 1 to 100, each once. */
+            payouts: components["schemas"]["FailedPayout"][];
+        };
+        BulkMarkPayoutsPaidRequest: {
+            /** @description The payouts, 1 to 100, each once. */
+            payouts: components["schemas"]["PaidPayout"][];
+        };
         BulkParticipantResult: {
             participantId: string;
-            /** @description Whether the status of the participant was changed. */
+            /** @description Whether the participant was changed. */
             success: boolean;
             /**
              * Format: int32
@@ -6994,7 +7271,7 @@ export interface components {
             statusCode: number;
             /**
              * @description The status of the participant after the request. Null if the participant does not
-             *     exist.
+             *     exist, or if its group and tags could not be changed.
              * @enum {string|null}
              */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
@@ -7007,6 +7284,30 @@ export interface components {
             summary: components["schemas"]["BulkSummary"] | null;
             /** @description One result for each participant, in the order of the request. */
             results: components["schemas"]["BulkParticipantResult"][];
+        };
+        BulkPayoutResult: {
+            payoutId: string;
+            /** @description Whether the status of the payout was changed. */
+            success: boolean;
+            /**
+             * Format: int32
+             * @description The HTTP status that a separate request for this item would have.
+             */
+            statusCode: number;
+            /**
+             * @description The status of the payout after the request. Null if the payout does not exist.
+             * @enum {string|null}
+             */
+            status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
+            /** @description The error code. Null if the item succeeded. */
+            code: string | null;
+            /** @description The error message. Null if the item succeeded. */
+            message: string | null;
+        };
+        BulkPayoutsResponse: {
+            summary: components["schemas"]["BulkSummary"] | null;
+            /** @description One result for each payout, in the order of the request. */
+            results: components["schemas"]["BulkPayoutResult"][];
         };
         BulkRejectCommissionsRequest: {
             /** @description The ids of the commissions, 1 to 100. */
@@ -7025,6 +7326,17 @@ export interface components {
             /** @description Why the participant is rejected, 1 to 500 characters. */
             reason?: string | null;
         };
+        BulkResolveFraudEventsRequest: {
+            /** @description The ids of the events, 1 to 100. */
+            eventIds: string[];
+            /**
+             * @description `confirmed` if the conversions are fraudulent, `dismissed` if they are not.
+             * @enum {string|null}
+             */
+            outcome?: "open" | "confirmed" | "dismissed" | null;
+            /** @description A note about the decision, 1 to 500 characters. */
+            note?: string | null;
+        };
         /**
          * @description BulkSummary counts the items of a bulk request. An id that occurs more than once in
          *     the request counts once.
@@ -7036,6 +7348,20 @@ export interface components {
             succeeded: number;
             /** Format: int32 */
             failed: number;
+        };
+        BulkUpdateParticipantsRequest: {
+            /** @description The ids of the participants, 1 to 100. */
+            participantIds?: string[] | null;
+            /**
+             * Format: uuid
+             * @description The new group of the participants, which must belong to the programme. Null removes
+             *     them from their groups.
+             */
+            groupId?: string | null;
+            /** @description The tags to add, at most 20 with up to 50 characters each. */
+            addTags?: string[] | null;
+            /** @description The tags to remove, at most 20. */
+            removeTags?: string[] | null;
         };
         /** @description BuyerErasure is a registered erasure. */
         BuyerErasure: {
@@ -9399,6 +9725,13 @@ export interface components {
             /** @description The name of the file: `tributary-<kind>-<date>.json`. */
             filename?: string;
         };
+        /** @description FailedPayout is a payout that could not be paid. */
+        FailedPayout: {
+            /** Format: uuid */
+            payoutId: string;
+            /** @description Why the payout failed, 1 to 500 characters. The partner sees it. */
+            reason: string;
+        };
         /** @description FieldFault is one fault of a request field. */
         FieldFault: {
             /** @description The path of the field in the request body, spelled as in the request. */
@@ -9457,6 +9790,11 @@ export interface components {
             resolvedAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
+            /**
+             * @description The current name of the member in `resolvedBy`, or `service:` and the name of the service
+             *     token. Null while the event is open, and if the member has left the workspace.
+             */
+            resolvedByName: string | null;
         };
         /** @description FraudEventSignal is a fraud rule that fired. */
         FraudEventSignal: {
@@ -10703,6 +11041,19 @@ export interface components {
             /** @description The programme of the record. Null if it belongs to none. */
             programId: string | null;
         };
+        /** @description PaidPayout is a payout whose money has arrived. */
+        PaidPayout: {
+            /** Format: uuid */
+            payoutId: string;
+            /** @description The id of the transfer at the payment provider or bank, 1 to 200 characters. */
+            reference: string;
+            /**
+             * Format: date-time
+             * @description The time of the payment: not in the future, at most 90 days in the past, and not
+             *     before the payout was confirmed. Default: now.
+             */
+            paidAt?: string | null;
+        };
         /** @description Participant is a partner in one programme. */
         Participant: {
             id: string;
@@ -10832,6 +11183,9 @@ export interface components {
              *     Null if the partner accepted none.
              */
             termsVersion: number | null;
+            programName: string;
+            /** @description The programme's currency, an ISO 4217 code. */
+            currency: string;
         };
         /** @description ParticipantBalance is the balance of a participant in one currency. */
         ParticipantBalance: {
@@ -10846,6 +11200,36 @@ export interface components {
              * @description The balance, in minor units of `currency`. Negative if the partner owes money.
              */
             balanceCents: number;
+        };
+        /**
+         * @description ParticipantInvitation has the fields of InviteParticipantRequest, with the same field
+         *     numbers, without the programme.
+         */
+        ParticipantInvitation: {
+            /** Format: email */
+            email: string;
+            /**
+             * Format: uuid
+             * @description The group that the participant will join, which must belong to the programme.
+             */
+            groupId?: string | null;
+            /**
+             * @description The referral code of the participant. It is assigned when the invitation is
+             *     accepted. Default: made from the partner's name.
+             */
+            referralCode?: string | null;
+            /** @description The name of the invited person, at most 100 characters, for the greeting of the mail. */
+            name?: string | null;
+            /**
+             * @description A text to the invited person, at most 1,000 characters, which the mail contains. It is
+             *     plain text with line breaks and must not contain addresses of websites.
+             */
+            message?: string | null;
+            /**
+             * @description The language of the mail. Mails exist in English (`en`). Default `en`.
+             * @enum {string|null}
+             */
+            language?: "en" | null;
         };
         /** @description ParticipantInvite is an open invitation to a programme. */
         ParticipantInvite: {
@@ -15609,17 +15993,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7125,
-                     *           "netRevenueCents": 26775,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
+                     *           "netRevenueCents": 29275,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
                      *           "epcCents": 7125,
-                     *           "aovCents": 3720,
-                     *           "returnOnCommission": 4.7579
+                     *           "aovCents": 3609,
+                     *           "returnOnCommission": 5.1088
                      *         },
                      *         {
                      *           "value": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -15662,7 +16046,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,26775,9,10,7125,3720,4.7579
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,11,10,39700,3300,7125,29275,10,11,7125,3609,5.1088
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
@@ -15883,13 +16267,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 11,
-                     *           "rate": 11
+                     *           "count": 12,
+                     *           "rate": 12
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.2727
+                     *           "rate": 0.25
                      *         },
                      *         {
                      *           "name": "paid",
@@ -16001,17 +16385,17 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 11,
-                     *         "newCustomers": 10,
-                     *         "revenueCents": 39700,
+                     *         "conversions": 12,
+                     *         "newCustomers": 11,
+                     *         "revenueCents": 42200,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 7688,
-                     *         "netRevenueCents": 28712,
-                     *         "conversionRate": 10,
-                     *         "eventsPerClick": 11,
+                     *         "netRevenueCents": 31212,
+                     *         "conversionRate": 11,
+                     *         "eventsPerClick": 12,
                      *         "epcCents": 7688,
-                     *         "aovCents": 3609,
-                     *         "returnOnCommission": 4.7347
+                     *         "aovCents": 3517,
+                     *         "returnOnCommission": 5.0598
                      *       },
                      *       "previous": {
                      *         "clicks": 0,
@@ -16032,10 +16416,10 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 39700,
+                     *           "revenueCents": 42200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7688,
-                     *           "netRevenueCents": 28712
+                     *           "netRevenueCents": 31212
                      *         }
                      *       ]
                      *     }
@@ -16141,17 +16525,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 11,
-                     *           "newCustomers": 10,
-                     *           "revenueCents": 39700,
+                     *           "conversions": 12,
+                     *           "newCustomers": 11,
+                     *           "revenueCents": 42200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7688,
-                     *           "netRevenueCents": 28712,
-                     *           "conversionRate": 10,
-                     *           "eventsPerClick": 11,
+                     *           "netRevenueCents": 31212,
+                     *           "conversionRate": 11,
+                     *           "eventsPerClick": 12,
                      *           "epcCents": 7688,
-                     *           "aovCents": 3609,
-                     *           "returnOnCommission": 4.7347
+                     *           "aovCents": 3517,
+                     *           "returnOnCommission": 5.0598
                      *         }
                      *       ]
                      *     }
@@ -16159,7 +16543,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,11,10,39700,3300,7688,28712,10,11,7688,3609,4.7347
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,12,11,42200,3300,7688,31212,11,12,7688,3517,5.0598
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -16394,11 +16778,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *       "referral_code": "ada",
                      *       "mode": "test",
                      *       "landing_url": "https://shop.example/beans",
@@ -16418,19 +16802,19 @@ export interface operations {
                      *       "expires_at": "2026-04-01T09:30:00.000Z",
                      *       "conversions": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *           "external_transaction_id": "order-1001",
                      *           "attributed": true,
                      *           "reason_code": "CLICK_MATCHED",
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
                      *           "created_at": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
                      *           "external_transaction_id": "order-2001",
                      *           "attributed": true,
                      *           "reason_code": "CLICK_MATCHED",
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
                      *           "created_at": "2026-03-02T09:30:00.000Z"
                      *         }
                      *       ],
@@ -16441,7 +16825,9 @@ export interface operations {
                      *       "os": "Windows",
                      *       "is_unique": true,
                      *       "paid_platform": null,
-                     *       "converted_at": "2026-03-02T09:30:00.000Z"
+                     *       "converted_at": "2026-03-02T09:30:00.000Z",
+                     *       "program_name": "Coffee friends",
+                     *       "partner_name": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["AttributedClick"];
@@ -16479,8 +16865,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
@@ -16496,26 +16882,28 @@ export interface operations {
                      *         "tax_cents": 400,
                      *         "shipping_cents": 0,
                      *         "fee_cents": 0,
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null
                      *       },
                      *       "program": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "window_days": 30,
                      *         "model": "last_click",
-                     *         "precedence": "click_first"
+                     *         "precedence": "click_first",
+                     *         "name": "Coffee friends"
                      *       },
                      *       "candidates": [
                      *         {
                      *           "type": "click",
-                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promo_code": null,
                      *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "expires_at": "2026-04-01T09:30:00.000Z",
                      *           "eligible": true,
                      *           "rejected_because": null,
-                     *           "customer_id": null
+                     *           "customer_id": null,
+                     *           "partner_name": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "steps": [
@@ -16523,7 +16911,7 @@ export interface operations {
                      *           "order": 1,
                      *           "check": "click.known",
                      *           "outcome": "passed",
-                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *         },
                      *         {
                      *           "order": 2,
@@ -16666,8 +17054,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
@@ -16683,26 +17071,28 @@ export interface operations {
                      *         "tax_cents": 400,
                      *         "shipping_cents": 0,
                      *         "fee_cents": 0,
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null
                      *       },
                      *       "program": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "window_days": 30,
                      *         "model": "last_click",
-                     *         "precedence": "click_first"
+                     *         "precedence": "click_first",
+                     *         "name": "Coffee friends"
                      *       },
                      *       "candidates": [
                      *         {
                      *           "type": "click",
-                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promo_code": null,
                      *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "expires_at": "2026-04-01T09:30:00.000Z",
                      *           "eligible": true,
                      *           "rejected_because": null,
-                     *           "customer_id": null
+                     *           "customer_id": null,
+                     *           "partner_name": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "steps": [
@@ -16710,7 +17100,7 @@ export interface operations {
                      *           "order": 1,
                      *           "check": "click.known",
                      *           "outcome": "passed",
-                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *         },
                      *         {
                      *           "order": 2,
@@ -16891,8 +17281,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
-                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
                      *           "attributed": true,
                      *           "method": "click",
                      *           "reason_code": "CLICK_MATCHED",
@@ -16908,26 +17298,28 @@ export interface operations {
                      *             "tax_cents": 0,
                      *             "shipping_cents": 0,
                      *             "fee_cents": 0,
-                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *             "promo_code": null
                      *           },
                      *           "program": {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *             "window_days": 30,
                      *             "model": "last_click",
-                     *             "precedence": "click_first"
+                     *             "precedence": "click_first",
+                     *             "name": "Coffee friends"
                      *           },
                      *           "candidates": [
                      *             {
                      *               "type": "click",
-                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *               "promo_code": null,
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "at": "2026-03-02T09:30:00.000Z",
                      *               "expires_at": "2026-04-01T09:30:00.000Z",
                      *               "eligible": true,
                      *               "rejected_because": null,
-                     *               "customer_id": null
+                     *               "customer_id": null,
+                     *               "partner_name": "Ada Lindqvist"
                      *             }
                      *           ],
                      *           "steps": [
@@ -16935,7 +17327,7 @@ export interface operations {
                      *               "order": 1,
                      *               "check": "click.known",
                      *               "outcome": "passed",
-                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *             },
                      *             {
                      *               "order": 2,
@@ -17044,8 +17436,8 @@ export interface operations {
                      *           "superseded_by": null
                      *         },
                      *         {
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
-                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *           "attributed": true,
                      *           "method": "click",
                      *           "reason_code": "CLICK_MATCHED",
@@ -17061,26 +17453,28 @@ export interface operations {
                      *             "tax_cents": 400,
                      *             "shipping_cents": 0,
                      *             "fee_cents": 0,
-                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *             "promo_code": null
                      *           },
                      *           "program": {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *             "window_days": 30,
                      *             "model": "last_click",
-                     *             "precedence": "click_first"
+                     *             "precedence": "click_first",
+                     *             "name": "Coffee friends"
                      *           },
                      *           "candidates": [
                      *             {
                      *               "type": "click",
-                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *               "promo_code": null,
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "at": "2026-03-02T09:30:00.000Z",
                      *               "expires_at": "2026-04-01T09:30:00.000Z",
                      *               "eligible": true,
                      *               "rejected_because": null,
-                     *               "customer_id": null
+                     *               "customer_id": null,
+                     *               "partner_name": "Ada Lindqvist"
                      *             }
                      *           ],
                      *           "steps": [
@@ -17088,7 +17482,7 @@ export interface operations {
                      *               "order": 1,
                      *               "check": "click.known",
                      *               "outcome": "passed",
-                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *             },
                      *             {
                      *               "order": 2,
@@ -17271,7 +17665,8 @@ export interface operations {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "window_days": 30,
                      *         "model": "last_click",
-                     *         "precedence": "click_first"
+                     *         "precedence": "click_first",
+                     *         "name": "Coffee friends"
                      *       },
                      *       "candidates": [
                      *         {
@@ -17283,7 +17678,8 @@ export interface operations {
                      *           "expires_at": null,
                      *           "eligible": true,
                      *           "rejected_because": null,
-                     *           "customer_id": null
+                     *           "customer_id": null,
+                     *           "partner_name": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "steps": [
@@ -17413,7 +17809,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "token": "rt_3nPq8sVw1xYz5aBc12"
+                 *       "token": "rt_3nPq8sVw1xYz5aBc14"
                  *     }
                  */
                 "application/json": components["schemas"]["VerifyEmailRequest"];
@@ -17455,7 +17851,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc11"
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc13"
                  *     }
                  */
                 "application/json": components["schemas"]["LogoutRequest"];
@@ -17588,7 +17984,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
                      *       "kind": "merchant",
                      *       "email": "lena-merchant@mail.example",
                      *       "name": "Lena Roth-Berg",
@@ -17831,11 +18227,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature09",
-                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc15",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc17",
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936a",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -17847,7 +18243,7 @@ export interface operations {
                      *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936b",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -18114,7 +18510,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "password": "another long password",
-                 *       "token": "rt_3nPq8sVw1xYz5aBc13"
+                 *       "token": "rt_3nPq8sVw1xYz5aBc15"
                  *     }
                  */
                 "application/json": components["schemas"]["ResetPasswordRequest"];
@@ -18169,7 +18565,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18178,7 +18574,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18610,11 +19006,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature10",
-                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc16",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc18",
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -18845,7 +19241,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "password": "another long password",
-                 *       "token": "rt_3nPq8sVw1xYz5aBc14"
+                 *       "token": "rt_3nPq8sVw1xYz5aBc16"
                  *     }
                  */
                 "application/json": components["schemas"]["ResetPasswordRequest"];
@@ -18900,7 +19296,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18909,7 +19305,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19280,16 +19676,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partnerName": "Ada Lindqvist",
                      *           "partnerEmail": "ada@blog.example",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *           "externalTransactionId": "order-1001",
-                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promoCode": null,
                      *           "customerRef": "Grace's Coffee Club",
                      *           "mode": "test",
@@ -19359,7 +19755,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829321"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829323"
                  *       ]
                  *     }
                  */
@@ -19382,7 +19778,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -19410,7 +19806,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -19458,7 +19854,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829351"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829353"
                  *       ]
                  *     }
                  */
@@ -19481,7 +19877,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -19509,7 +19905,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -19600,7 +19996,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829320","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
                      */
                     "text/csv": string;
                 };
@@ -19736,14 +20132,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *       "externalTransactionId": "order-1003",
                      *       "clickId": null,
                      *       "promoCode": "ada10",
@@ -19820,7 +20216,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
                      *         "method": "promo_code",
                      *         "reasonCode": "PROMO_CODE_MATCHED",
                      *         "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
@@ -19877,14 +20273,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *       "externalTransactionId": "order-1003",
                      *       "clickId": null,
                      *       "promoCode": "ada10",
@@ -19961,7 +20357,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
                      *         "method": "promo_code",
                      *         "reasonCode": "PROMO_CODE_MATCHED",
                      *         "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
@@ -20034,16 +20430,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "externalTransactionId": "order-1101",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -20118,7 +20514,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20191,16 +20587,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *       "externalTransactionId": "order-1102",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -20275,7 +20671,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20349,16 +20745,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "externalTransactionId": "order-1101",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -20433,7 +20829,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20564,7 +20960,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *           "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
                      *           "mode": "test",
                      *           "event_type": "purchase",
@@ -20585,16 +20981,16 @@ export interface operations {
                      *             "method": "click",
                      *             "reason_code": "CLICK_MATCHED",
                      *             "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *             "promo_code": null,
                      *             "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *             "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *             "clicked_at": "2026-03-02T09:30:00.000Z",
                      *             "expires_at": "2026-04-01T09:30:00.000Z",
-                     *             "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *             "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f"
                      *           },
                      *           "commission": {
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *             "status": "pending",
                      *             "amount_cents": 1125,
                      *             "currency": "USD",
@@ -20614,15 +21010,17 @@ export interface operations {
                      *           "fraud_score": 40,
                      *           "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
-                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promo_code": null,
                      *           "customer_ref": "Grace's Coffee Club",
                      *           "subscription_id": null,
                      *           "is_recurring": false,
                      *           "recurring_index": 1,
                      *           "sub_id": null,
-                     *           "processor": null
+                     *           "processor": null,
+                     *           "program_name": "Coffee friends",
+                     *           "partner_name": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -20658,7 +21056,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "amount_cents": 4900,
-                 *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                 *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                  *       "currency": "USD",
                  *       "customer_id": "customer-77",
                  *       "event_type": "purchase",
@@ -20680,7 +21078,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "event_type": "purchase",
                      *       "external_transaction_id": "order-1001",
                      *       "amount_cents": 4900,
@@ -20693,16 +21091,16 @@ export interface operations {
                      *         "method": "click",
                      *         "reason_code": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null,
                      *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *         "clicked_at": "2026-03-02T09:30:00.000Z",
                      *         "expires_at": "2026-04-01T09:30:00.000Z",
-                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f"
                      *       },
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *         "status": "pending",
                      *         "amount_cents": 1125,
                      *         "currency": "USD",
@@ -20794,9 +21192,9 @@ export interface operations {
                      *           "external_transaction_id": "order-1002",
                      *           "success": true,
                      *           "status_code": 201,
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *           "conversion": {
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *             "event_type": "purchase",
                      *             "external_transaction_id": "order-1002",
                      *             "amount_cents": 9900,
@@ -20815,10 +21213,10 @@ export interface operations {
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "clicked_at": null,
                      *               "expires_at": null,
-                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320"
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322"
                      *             },
                      *             "commission": {
-                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *               "status": "pending",
                      *               "amount_cents": 2475,
                      *               "currency": "USD",
@@ -20839,9 +21237,9 @@ export interface operations {
                      *           "external_transaction_id": "order-1003",
                      *           "success": true,
                      *           "status_code": 201,
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *           "conversion": {
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *             "event_type": "renewal",
                      *             "external_transaction_id": "order-1003",
                      *             "amount_cents": 4900,
@@ -20860,10 +21258,10 @@ export interface operations {
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "clicked_at": null,
                      *               "expires_at": null,
-                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323"
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325"
                      *             },
                      *             "commission": {
-                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
                      *               "status": "pending",
                      *               "amount_cents": 1225,
                      *               "currency": "USD",
@@ -20906,9 +21304,9 @@ export interface operations {
                      *           "external_transaction_id": "order-1002",
                      *           "success": true,
                      *           "status_code": 201,
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *           "conversion": {
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *             "event_type": "purchase",
                      *             "external_transaction_id": "order-1002",
                      *             "amount_cents": 9900,
@@ -20927,10 +21325,10 @@ export interface operations {
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "clicked_at": null,
                      *               "expires_at": null,
-                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320"
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322"
                      *             },
                      *             "commission": {
-                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *               "status": "pending",
                      *               "amount_cents": 2475,
                      *               "currency": "USD",
@@ -20951,9 +21349,9 @@ export interface operations {
                      *           "external_transaction_id": "order-1003",
                      *           "success": true,
                      *           "status_code": 201,
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *           "conversion": {
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
                      *             "event_type": "renewal",
                      *             "external_transaction_id": "order-1003",
                      *             "amount_cents": 4900,
@@ -20972,10 +21370,10 @@ export interface operations {
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "clicked_at": null,
                      *               "expires_at": null,
-                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323"
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325"
                      *             },
                      *             "commission": {
-                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
                      *               "status": "pending",
                      *               "amount_cents": 1225,
                      *               "currency": "USD",
@@ -21050,13 +21448,13 @@ export interface operations {
                      * @example {
                      *       "external_dispute_id": "dispute-1",
                      *       "external_transaction_id": "order-2001",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
                      *       "status": "open",
                      *       "amount_cents": 2500,
                      *       "currency": "USD",
                      *       "refunded_amount_cents": 0,
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
                      *         "status": "pending",
                      *         "amount_cents": 625,
                      *         "reversed_amount_cents": 0,
@@ -21079,13 +21477,13 @@ export interface operations {
                      * @example {
                      *       "external_dispute_id": "dispute-1",
                      *       "external_transaction_id": "order-2001",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
                      *       "status": "open",
                      *       "amount_cents": 2500,
                      *       "currency": "USD",
                      *       "refunded_amount_cents": 0,
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
                      *         "status": "pending",
                      *         "amount_cents": 625,
                      *         "reversed_amount_cents": 0,
@@ -21143,17 +21541,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
                      *       "status": "applied",
                      *       "external_refund_id": "refund-1",
                      *       "external_transaction_id": "order-1002",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *       "amount_cents": 3300,
                      *       "currency": "USD",
                      *       "refunded_amount_cents": 3300,
                      *       "reason": "One of three returned",
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *         "status": "pending",
                      *         "amount_cents": 1650,
                      *         "reversed_amount_cents": 825,
@@ -21175,17 +21573,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
                      *       "status": "applied",
                      *       "external_refund_id": "refund-1",
                      *       "external_transaction_id": "order-1002",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
                      *       "amount_cents": 3300,
                      *       "currency": "USD",
                      *       "refunded_amount_cents": 3300,
                      *       "reason": "One of three returned",
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
                      *         "status": "pending",
                      *         "amount_cents": 1650,
                      *         "reversed_amount_cents": 825,
@@ -21231,7 +21629,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
                      *       "mode": "test",
                      *       "event_type": "purchase",
@@ -21252,16 +21650,16 @@ export interface operations {
                      *         "method": "click",
                      *         "reason_code": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null,
                      *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *         "clicked_at": "2026-03-02T09:30:00.000Z",
                      *         "expires_at": "2026-04-01T09:30:00.000Z",
-                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f"
                      *       },
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *         "status": "pending",
                      *         "amount_cents": 1125,
                      *         "currency": "USD",
@@ -21281,8 +21679,8 @@ export interface operations {
                      *       "fraud_score": 40,
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
-                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promo_code": null,
                      *       "customer_ref": "Grace's Coffee Club",
                      *       "subscription_id": null,
@@ -21290,6 +21688,8 @@ export interface operations {
                      *       "recurring_index": 1,
                      *       "sub_id": null,
                      *       "processor": null,
+                     *       "program_name": "Coffee friends",
+                     *       "partner_name": "Ada Lindqvist",
                      *       "product_ids": [],
                      *       "line_items": [],
                      *       "metadata": null,
@@ -21330,8 +21730,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
-                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
@@ -21347,26 +21747,28 @@ export interface operations {
                      *         "tax_cents": 400,
                      *         "shipping_cents": 0,
                      *         "fee_cents": 0,
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null
                      *       },
                      *       "program": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "window_days": 30,
                      *         "model": "last_click",
-                     *         "precedence": "click_first"
+                     *         "precedence": "click_first",
+                     *         "name": "Coffee friends"
                      *       },
                      *       "candidates": [
                      *         {
                      *           "type": "click",
-                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promo_code": null,
                      *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "expires_at": "2026-04-01T09:30:00.000Z",
                      *           "eligible": true,
                      *           "rejected_because": null,
-                     *           "customer_id": null
+                     *           "customer_id": null,
+                     *           "partner_name": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "steps": [
@@ -21374,7 +21776,7 @@ export interface operations {
                      *           "order": 1,
                      *           "check": "click.known",
                      *           "outcome": "passed",
-                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *         },
                      *         {
                      *           "order": 2,
@@ -21526,8 +21928,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
-                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
                      *           "attributed": true,
                      *           "method": "manual",
                      *           "reason_code": "MANUALLY_REASSIGNED",
@@ -21543,14 +21945,15 @@ export interface operations {
                      *             "tax_cents": 0,
                      *             "shipping_cents": 0,
                      *             "fee_cents": 0,
-                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *             "promo_code": null
                      *           },
                      *           "program": {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *             "window_days": 30,
                      *             "model": "last_click",
-                     *             "precedence": "click_first"
+                     *             "precedence": "click_first",
+                     *             "name": "Coffee friends"
                      *           },
                      *           "candidates": [
                      *             {
@@ -21562,7 +21965,8 @@ export interface operations {
                      *               "expires_at": null,
                      *               "eligible": true,
                      *               "rejected_because": null,
-                     *               "customer_id": null
+                     *               "customer_id": null,
+                     *               "partner_name": "Ben"
                      *             }
                      *           ],
                      *           "steps": [
@@ -21636,12 +22040,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "fraud": [],
-                     *           "supersedes": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "supersedes": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
                      *           "superseded_by": null
                      *         },
                      *         {
-                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
-                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
                      *           "attributed": true,
                      *           "method": "click",
                      *           "reason_code": "CLICK_MATCHED",
@@ -21657,26 +22061,28 @@ export interface operations {
                      *             "tax_cents": 0,
                      *             "shipping_cents": 0,
                      *             "fee_cents": 0,
-                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *             "promo_code": null
                      *           },
                      *           "program": {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *             "window_days": 30,
                      *             "model": "last_click",
-                     *             "precedence": "click_first"
+                     *             "precedence": "click_first",
+                     *             "name": "Coffee friends"
                      *           },
                      *           "candidates": [
                      *             {
                      *               "type": "click",
-                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *               "promo_code": null,
                      *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *               "at": "2026-03-02T09:30:00.000Z",
                      *               "expires_at": "2026-04-01T09:30:00.000Z",
                      *               "eligible": true,
                      *               "rejected_because": null,
-                     *               "customer_id": null
+                     *               "customer_id": null,
+                     *               "partner_name": "Ada Lindqvist"
                      *             }
                      *           ],
                      *           "steps": [
@@ -21684,7 +22090,7 @@ export interface operations {
                      *               "order": 1,
                      *               "check": "click.known",
                      *               "outcome": "passed",
-                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931d"
                      *             },
                      *             {
                      *               "order": 2,
@@ -21790,7 +22196,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "supersedes": null,
-                     *           "superseded_by": "01936f2e-7c1a-7a3b-9d4e-5f607182932a"
+                     *           "superseded_by": "01936f2e-7c1a-7a3b-9d4e-5f607182932c"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -21843,7 +22249,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
                      *       "event_type": "purchase",
                      *       "external_transaction_id": "order-1004",
                      *       "amount_cents": 2500,
@@ -21856,16 +22262,16 @@ export interface operations {
                      *         "method": "manual",
                      *         "reason_code": "MANUALLY_REASSIGNED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC has been assigned by hand to a partner of programme \"Coffee friends\".",
-                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "promo_code": null,
                      *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
                      *         "clicked_at": null,
                      *         "expires_at": null,
-                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a"
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c"
                      *       },
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
                      *         "status": "pending",
                      *         "amount_cents": 563,
                      *         "currency": "USD",
@@ -22081,15 +22487,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *           "mode": "test",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *           "externalTransactionId": "order-1006",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *           "score": 100,
                      *           "signals": [
                      *             {
@@ -22134,6 +22540,175 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    bulkResolveFraudEvents: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "eventIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829332"
+                 *       ],
+                 *       "outcome": "confirmed"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkResolveFraudEventsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "confirmed",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkFraudEventsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "confirmed",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkFraudEventsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkFraudEventsResponse"];
+                };
+            };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getFraudEvent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                eventId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *       "mode": "test",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "externalTransactionId": "order-1006",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *       "score": 100,
+                     *       "signals": [
+                     *         {
+                     *           "rule": "self_referral_email",
+                     *           "score": 100,
+                     *           "evidence": "The buyer's e-mail address is the partner's."
+                     *         },
+                     *         {
+                     *           "rule": "self_referral_domain",
+                     *           "score": 60,
+                     *           "evidence": "Buyer and partner have e-mail addresses of the same domain."
+                     *         },
+                     *         {
+                     *           "rule": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *         }
+                     *       ],
+                     *       "action": "flagged",
+                     *       "status": "open",
+                     *       "note": null,
+                     *       "resolvedBy": null,
+                     *       "resolvedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "resolvedByName": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FraudEvent"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     resolveFraudEvent: {
         parameters: {
             query?: never;
@@ -22166,15 +22741,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *       "mode": "test",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *       "externalTransactionId": "order-1006",
-                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *       "score": 100,
                      *       "signals": [
                      *         {
@@ -22335,9 +22910,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22393,9 +22968,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22419,9 +22994,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22515,7 +23090,7 @@ export interface operations {
                      *           "receivedAt": "2026-03-16T09:30:00.000Z",
                      *           "status": "applied",
                      *           "reason": null,
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934b"
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -22697,18 +23272,18 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829333",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829361","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f607182933a",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829341",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829369","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829321",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829335",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f6071829320",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829340","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f607182933c",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829326",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829369","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f6071829350",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829350",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829323",,,
                      *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",3875,,,,
                      */
                     "text/csv": string;
@@ -22858,7 +23433,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *       "state": "processing"
                      *     }
                      */
@@ -22898,7 +23473,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
                      *       "status": "done"
                      *     }
                      */
@@ -22967,7 +23542,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "category": "payouts",
                      *           "type": "payout.canceled",
                      *           "title": "Payout canceled",
@@ -22975,7 +23550,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -22990,7 +23565,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -22998,7 +23573,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -23059,7 +23634,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 11
+                     *       "updated": 12
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -23375,7 +23950,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 11
+                     *       "updated": 12
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -23421,7 +23996,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":33}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":40}
                      */
                     "text/event-stream": string;
                 };
@@ -23492,7 +24067,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 45
+                     *       "count": 53
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -23579,7 +24154,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -23587,7 +24162,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -23638,7 +24213,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -23646,7 +24221,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -23833,16 +24408,16 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7125,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
                      *           "epcCents": 7125,
-                     *           "aovCents": 3720,
+                     *           "aovCents": 3609,
                      *           "returnOnCommission": null
                      *         }
                      *       ],
@@ -23868,7 +24443,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,,9,10,7125,3720,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,11,10,39700,3300,7125,,10,11,7125,3609,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -24088,13 +24663,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 10,
-                     *           "rate": 10
+                     *           "count": 11,
+                     *           "rate": 11
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.3
+                     *           "rate": 0.2727
                      *         },
                      *         {
                      *           "name": "paid",
@@ -24206,16 +24781,16 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 10,
-                     *         "newCustomers": 9,
-                     *         "revenueCents": 37200,
+                     *         "conversions": 11,
+                     *         "newCustomers": 10,
+                     *         "revenueCents": 39700,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 7125,
                      *         "netRevenueCents": null,
-                     *         "conversionRate": 9,
-                     *         "eventsPerClick": 10,
+                     *         "conversionRate": 10,
+                     *         "eventsPerClick": 11,
                      *         "epcCents": 7125,
-                     *         "aovCents": 3720,
+                     *         "aovCents": 3609,
                      *         "returnOnCommission": null
                      *       },
                      *       "previous": {
@@ -24237,7 +24812,7 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 37200,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7125,
                      *           "netRevenueCents": null
@@ -24346,16 +24921,16 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7125,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
                      *           "epcCents": 7125,
-                     *           "aovCents": 3720,
+                     *           "aovCents": 3609,
                      *           "returnOnCommission": null
                      *         }
                      *       ]
@@ -24364,7 +24939,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7125,,9,10,7125,3720,
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,11,10,39700,3300,7125,,10,11,7125,3609,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -24478,7 +25053,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24505,14 +25080,14 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 4500,
-                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *           "linkCode": "ada",
                      *           "payoutId": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24539,7 +25114,7 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 2500,
-                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *           "linkCode": "ada",
@@ -24611,9 +25186,9 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,eventType,programName,amountCents,currency,saleAmountCents,saleCurrency,linkCode,subId,promoCode,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933a","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829333","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933c","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829335","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829320","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
                      */
                     "text/csv": string;
                 };
@@ -24649,7 +25224,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24676,7 +25251,7 @@ export interface operations {
                      *       "refundedAt": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "baseAmountCents": 4500,
-                     *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *       "subId": null,
                      *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *       "linkCode": "ada",
@@ -24741,7 +25316,7 @@ export interface operations {
                      *           "programName": "Coffee friends",
                      *           "eventType": "purchase",
                      *           "occurredAt": "2026-03-02T09:30:00.000Z",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *           "commissionStatus": "approved"
                      *         }
                      *       ],
@@ -24857,7 +25432,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -24922,7 +25499,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24936,7 +25513,7 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -24944,7 +25521,7 @@ export interface operations {
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
@@ -25005,7 +25582,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931a",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada-grinders",
@@ -25024,10 +25601,12 @@ export interface operations {
                      *           "clicks": 0,
                      *           "conversions": 0,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada",
@@ -25046,7 +25625,9 @@ export interface operations {
                      *           "clicks": 0,
                      *           "conversions": 0,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -25099,7 +25680,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931a",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-grinders",
@@ -25118,7 +25699,9 @@ export interface operations {
                      *       "clicks": 0,
                      *       "conversions": 0,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["Link"];
@@ -25201,7 +25784,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931a",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-grinders",
@@ -25220,7 +25803,9 @@ export interface operations {
                      *       "clicks": 0,
                      *       "conversions": 0,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["Link"];
@@ -25291,7 +25876,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -25299,10 +25884,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -25314,7 +25899,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *           "category": "payouts",
                      *           "type": "payout.processing",
                      *           "title": "Payout on its way",
@@ -25322,10 +25907,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -25383,7 +25968,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 18
+                     *       "updated": 20
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -25643,7 +26228,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 18
+                     *       "updated": 20
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -25689,7 +26274,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":9}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":11}
                      */
                     "text/event-stream": string;
                 };
@@ -25760,7 +26345,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 28
+                     *       "count": 32
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -25796,7 +26381,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -25804,10 +26389,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
@@ -25855,7 +26440,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
@@ -25863,10 +26448,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
@@ -25964,7 +26549,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "merchantName": "Northwind Partners",
@@ -26119,7 +26704,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26179,7 +26764,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26201,21 +26786,21 @@ export interface operations {
                      *       "accountHint": "a***@blog.example",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z",
                      *           "createdAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *           "amountCents": 1125,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z",
                      *           "createdAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z",
@@ -26426,7 +27011,7 @@ export interface operations {
                      *               "flatAmountCents": null
                      *             },
                      *             "clicks": 1,
-                     *             "conversions": 10,
+                     *             "conversions": 11,
                      *             "commissionCents": 7125,
                      *             "balanceCents": 2375,
                      *             "appliedAt": "2026-03-02T09:30:00.000Z",
@@ -26531,7 +27116,7 @@ export interface operations {
                      *           "flatAmountCents": null
                      *         },
                      *         "clicks": 1,
-                     *         "conversions": 10,
+                     *         "conversions": 11,
                      *         "commissionCents": 7125,
                      *         "balanceCents": 2375,
                      *         "appliedAt": "2026-03-02T09:30:00.000Z",
@@ -26594,8 +27179,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829372",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -26623,7 +27208,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Tasting club",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26706,7 +27293,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26751,8 +27340,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829372",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -26780,7 +27369,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": "declined",
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Tasting club",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26829,7 +27420,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada10",
@@ -26843,7 +27434,9 @@ export interface operations {
                      *           "syncToProcessor": false,
                      *           "syncStatus": "none",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -26853,6 +27446,166 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["ListPromoCodesResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listPartners: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /** @description Only participants with this status. */
+                status?: "pending" | "approved" | "rejected" | "suspended";
+                /**
+                 * @description Only participants whose partner name, partner e-mail address, referral code or id
+                 *     begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
+                 */
+                search?: string;
+                /**
+                 * @description The field to sort by. Default `createdAt`. Participants with equal values are
+                 *     sorted newest first.
+                 */
+                sortBy?: "createdAt" | "partnerName" | "clicks" | "conversions" | "revenueCents" | "commissionCents";
+                /** @description The sort direction. Default `desc`. */
+                sortOrder?: "asc" | "desc";
+                /** @description Only participants of this programme. */
+                programId?: string;
+                /** @description Only participants of this group. */
+                groupId?: string;
+                /** @description Only participants with this tag. The whole tag is compared, and case matters. */
+                tag?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *           "partnerName": "Dan",
+                     *           "partnerEmail": "dan@partner.example",
+                     *           "status": "approved",
+                     *           "referralCode": "dan",
+                     *           "applicationAnswers": {},
+                     *           "termsAcceptedAt": null,
+                     *           "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *           "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *           "rejectedAt": null,
+                     *           "rejectionReason": null,
+                     *           "suspendedAt": null,
+                     *           "suspensionReason": null,
+                     *           "erasedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "groupId": null,
+                     *           "commissionOverride": null,
+                     *           "tags": [
+                     *             "coffee"
+                     *           ],
+                     *           "note": null,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "revenueCents": 0,
+                     *           "commissionCents": 0,
+                     *           "balanceCents": 0,
+                     *           "externalId": null,
+                     *           "partnerConsent": null,
+                     *           "termsVersion": null,
+                     *           "programName": "Coffee friends",
+                     *           "currency": "USD"
+                     *         }
+                     *       ],
+                     *       "total": 3,
+                     *       "page": 1,
+                     *       "limit": 1,
+                     *       "pageSize": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListParticipantsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    exportPartners: {
+        parameters: {
+            query?: {
+                /** @description Only participants with this status. */
+                status?: "pending" | "approved" | "rejected" | "suspended";
+                /**
+                 * @description Only participants whose partner name, partner e-mail address, referral code or id
+                 *     begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
+                 */
+                search?: string;
+                /**
+                 * @description The field to sort by. Default `createdAt`. Participants with equal values are
+                 *     sorted newest first.
+                 */
+                sortBy?: "createdAt" | "partnerName" | "clicks" | "conversions" | "revenueCents" | "commissionCents";
+                /** @description The sort direction. Default `desc`. */
+                sortOrder?: "asc" | "desc";
+                /** @description Only participants of this programme. */
+                programId?: string;
+                /** @description Only participants of this group. */
+                groupId?: string;
+                /** @description Only participants with this tag. The whole tag is compared, and case matters. */
+                tag?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id,createdAt,status,programId,programName,partnerId,partnerName,partnerEmail,externalId,referralCode,groupId,tags,clicks,conversions,revenueCents,commissionCents,balanceCents,currency,approvedAt
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829313","2026-03-02T09:30:00.000Z","approved","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f6071829316","Dan","dan@partner.example",,"dan",,"coffee",0,0,0,0,0,"USD","2026-03-02T09:30:00.000Z"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","2026-03-02T09:30:00.000Z","approved","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f6071829310","Ben","ben@partner.example",,"ben",,"",0,0,0,0,0,"USD","2026-03-02T09:30:00.000Z"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","2026-03-02T09:30:00.000Z","approved","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f6071829303","Ada Lindqvist","ada@blog.example",,"ada",,"",0,0,0,0,0,"USD","2026-03-02T09:30:00.000Z"
+                     */
+                    "text/csv": string;
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -26916,8 +27669,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26989,7 +27742,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "mode": "test",
                      *           "status": "processing",
                      *           "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27071,7 +27824,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "mode": "test",
                      *       "status": "draft",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27139,7 +27892,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27209,7 +27962,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "mode": "test",
                      *       "status": "canceled",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27276,7 +28029,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "mode": "test",
                      *       "status": "confirmed",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27396,7 +28149,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27438,6 +28191,208 @@ export interface operations {
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    bulkMarkPayoutsFailed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "payouts": [
+                 *         {
+                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                 *           "reason": "The bank does not answer."
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkMarkPayoutsFailedRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "failed",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "failed",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    bulkMarkPayoutsPaid: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "payouts": [
+                 *         {
+                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                 *           "reference": "transfer-43"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkMarkPayoutsPaidRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "paid",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "paid",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkPayoutsResponse"];
+                };
+            };
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -27538,8 +28493,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27562,19 +28517,19 @@ export interface operations {
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1007",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *           "amountCents": 1125,
                      *           "externalTransactionId": "order-1001",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1010",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
@@ -27621,8 +28576,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27691,8 +28646,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27761,8 +28716,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27826,8 +28781,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28772,17 +29727,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7125,
-                     *           "netRevenueCents": 26775,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
+                     *           "netRevenueCents": 29275,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
                      *           "epcCents": 7125,
-                     *           "aovCents": 3720,
-                     *           "returnOnCommission": 4.7579
+                     *           "aovCents": 3609,
+                     *           "returnOnCommission": 5.1088
                      *         },
                      *         {
                      *           "value": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -28825,7 +29780,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,26775,9,10,7125,3720,4.7579
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,11,10,39700,3300,7125,29275,10,11,7125,3609,5.1088
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
@@ -29036,13 +29991,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 11,
-                     *           "rate": 11
+                     *           "count": 12,
+                     *           "rate": 12
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.2727
+                     *           "rate": 0.25
                      *         },
                      *         {
                      *           "name": "paid",
@@ -29149,17 +30104,17 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 11,
-                     *         "newCustomers": 10,
-                     *         "revenueCents": 39700,
+                     *         "conversions": 12,
+                     *         "newCustomers": 11,
+                     *         "revenueCents": 42200,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 7688,
-                     *         "netRevenueCents": 28712,
-                     *         "conversionRate": 10,
-                     *         "eventsPerClick": 11,
+                     *         "netRevenueCents": 31212,
+                     *         "conversionRate": 11,
+                     *         "eventsPerClick": 12,
                      *         "epcCents": 7688,
-                     *         "aovCents": 3609,
-                     *         "returnOnCommission": 4.7347
+                     *         "aovCents": 3517,
+                     *         "returnOnCommission": 5.0598
                      *       },
                      *       "previous": {
                      *         "clicks": 0,
@@ -29180,10 +30135,10 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 39700,
+                     *           "revenueCents": 42200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7688,
-                     *           "netRevenueCents": 28712
+                     *           "netRevenueCents": 31212
                      *         }
                      *       ]
                      *     }
@@ -29284,17 +30239,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 11,
-                     *           "newCustomers": 10,
-                     *           "revenueCents": 39700,
+                     *           "conversions": 12,
+                     *           "newCustomers": 11,
+                     *           "revenueCents": 42200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7688,
-                     *           "netRevenueCents": 28712,
-                     *           "conversionRate": 10,
-                     *           "eventsPerClick": 11,
+                     *           "netRevenueCents": 31212,
+                     *           "conversionRate": 11,
+                     *           "eventsPerClick": 12,
                      *           "epcCents": 7688,
-                     *           "aovCents": 3609,
-                     *           "returnOnCommission": 4.7347
+                     *           "aovCents": 3517,
+                     *           "returnOnCommission": 5.0598
                      *         }
                      *       ]
                      *     }
@@ -29302,7 +30257,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,11,10,39700,3300,7688,28712,10,11,7688,3609,4.7347
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,12,11,42200,3300,7688,31212,11,12,7688,3517,5.0598
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -29350,7 +30305,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "title": "New roasts",
                      *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
@@ -29542,16 +30497,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partnerName": "Ada Lindqvist",
                      *           "partnerEmail": "ada@blog.example",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *           "externalTransactionId": "order-1005",
-                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promoCode": null,
                      *           "customerRef": null,
                      *           "mode": "test",
@@ -29590,16 +30545,16 @@ export interface operations {
                      *           "approvedByName": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partnerName": "Ada Lindqvist",
                      *           "partnerEmail": "ada@blog.example",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
                      *           "externalTransactionId": "order-2001",
-                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promoCode": null,
                      *           "customerRef": null,
                      *           "mode": "test",
@@ -29673,7 +30628,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933a"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933c"
                  *       ]
                  *     }
                  */
@@ -29696,7 +30651,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -29724,7 +30679,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -29775,7 +30730,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829339"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933b"
                  *       ]
                  *     }
                  */
@@ -29798,7 +30753,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -29826,7 +30781,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -29918,7 +30873,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829320","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
                      */
                     "text/csv": string;
                 };
@@ -30055,16 +31010,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "externalTransactionId": "order-1001",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
@@ -30139,7 +31094,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30205,16 +31160,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *       "externalTransactionId": "order-1001",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
@@ -30289,7 +31244,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30363,16 +31318,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *       "externalTransactionId": "order-1007",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -30447,7 +31402,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30521,16 +31476,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *       "externalTransactionId": "order-1005",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -30605,7 +31560,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -30680,16 +31635,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *       "externalTransactionId": "order-1008",
-                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
                      *       "customerRef": null,
                      *       "mode": "test",
@@ -30764,7 +31719,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -31331,7 +32286,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada-beans",
@@ -31350,10 +32305,12 @@ export interface operations {
                      *           "clicks": 0,
                      *           "conversions": 0,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada",
@@ -31372,7 +32329,9 @@ export interface operations {
                      *           "clicks": 0,
                      *           "conversions": 0,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -31430,7 +32389,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -31449,7 +32408,9 @@ export interface operations {
                      *       "clicks": 0,
                      *       "conversions": 0,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["Link"];
@@ -31491,7 +32452,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -31510,7 +32471,9 @@ export interface operations {
                      *       "clicks": 0,
                      *       "conversions": 0,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["Link"];
@@ -31591,7 +32554,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -31610,7 +32573,9 @@ export interface operations {
                      *       "clicks": 0,
                      *       "conversions": 0,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["Link"];
@@ -31681,7 +32646,7 @@ export interface operations {
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
-                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829315",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
                      *           "partnerName": "Dan",
                      *           "partnerEmail": "dan@partner.example",
                      *           "status": "approved",
@@ -31699,7 +32664,9 @@ export interface operations {
                      *           "updatedAt": "2026-03-02T09:30:00.000Z",
                      *           "groupId": null,
                      *           "commissionOverride": null,
-                     *           "tags": [],
+                     *           "tags": [
+                     *             "coffee"
+                     *           ],
                      *           "note": null,
                      *           "clicks": 0,
                      *           "conversions": 0,
@@ -31708,7 +32675,9 @@ export interface operations {
                      *           "balanceCents": 0,
                      *           "externalId": null,
                      *           "partnerConsent": null,
-                     *           "termsVersion": null
+                     *           "termsVersion": null,
+                     *           "programName": "Coffee friends",
+                     *           "currency": "USD"
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -31742,7 +32711,9 @@ export interface operations {
                      *           "balanceCents": 0,
                      *           "externalId": null,
                      *           "partnerConsent": null,
-                     *           "termsVersion": null
+                     *           "termsVersion": null,
+                     *           "programName": "Coffee friends",
+                     *           "currency": "USD"
                      *         }
                      *       ],
                      *       "total": 3,
@@ -31798,9 +32769,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829371",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
@@ -31827,7 +32798,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": "user-4711",
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Tasting club",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -31946,6 +32919,177 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    bulkInviteParticipants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "invites": [
+                 *         {
+                 *           "email": "fay@partner.example",
+                 *           "name": "Fay"
+                 *         },
+                 *         {
+                 *           "email": "gus@partner.example"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkInviteParticipantsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 2,
+                     *         "succeeded": 2,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "index": 0,
+                     *           "email": "fay@partner.example",
+                     *           "success": true,
+                     *           "statusCode": 201,
+                     *           "invite": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "email": "fay@partner.example",
+                     *             "groupId": null,
+                     *             "referralCode": null,
+                     *             "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *             "createdAt": "2026-03-02T09:30:00.000Z",
+                     *             "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *             "token": "rt_3nPq8sVw1xYz5aBc11",
+                     *             "mailed": true
+                     *           },
+                     *           "code": null,
+                     *           "message": null
+                     *         },
+                     *         {
+                     *           "index": 1,
+                     *           "email": "gus@partner.example",
+                     *           "success": true,
+                     *           "statusCode": 201,
+                     *           "invite": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829315",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "email": "gus@partner.example",
+                     *             "groupId": null,
+                     *             "referralCode": null,
+                     *             "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *             "createdAt": "2026-03-02T09:30:00.000Z",
+                     *             "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *             "token": "rt_3nPq8sVw1xYz5aBc12",
+                     *             "mailed": true
+                     *           },
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkInvitesResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 2,
+                     *         "succeeded": 2,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "index": 0,
+                     *           "email": "fay@partner.example",
+                     *           "success": true,
+                     *           "statusCode": 201,
+                     *           "invite": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "email": "fay@partner.example",
+                     *             "groupId": null,
+                     *             "referralCode": null,
+                     *             "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *             "createdAt": "2026-03-02T09:30:00.000Z",
+                     *             "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *             "token": "rt_3nPq8sVw1xYz5aBc11",
+                     *             "mailed": true
+                     *           },
+                     *           "code": null,
+                     *           "message": null
+                     *         },
+                     *         {
+                     *           "index": 1,
+                     *           "email": "gus@partner.example",
+                     *           "success": true,
+                     *           "statusCode": 201,
+                     *           "invite": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829315",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "email": "gus@partner.example",
+                     *             "groupId": null,
+                     *             "referralCode": null,
+                     *             "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *             "createdAt": "2026-03-02T09:30:00.000Z",
+                     *             "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *             "token": "rt_3nPq8sVw1xYz5aBc12",
+                     *             "mailed": true
+                     *           },
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkInvitesResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkInvitesResponse"];
+                };
+            };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     bulkRejectParticipants: {
         parameters: {
             query?: never;
@@ -31963,7 +33107,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "participantIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829314"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829317"
                  *       ],
                  *       "reason": "No answer to our questions."
                  *     }
@@ -31987,7 +33131,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -32015,10 +33159,115 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkParticipantsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"] & components["schemas"]["BulkParticipantsResponse"];
+                };
+            };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    bulkUpdateParticipants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "addTags": [
+                 *         "coffee"
+                 *       ],
+                 *       "groupId": null,
+                 *       "participantIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829313"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkUpdateParticipantsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkParticipantsResponse"];
+                };
+            };
+            /** @description Some items failed. `results` has the outcome of each item. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
                      *           "code": null,
                      *           "message": null
                      *         }
@@ -32258,7 +33507,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -32345,7 +33596,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -32421,7 +33674,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -32581,7 +33836,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -32596,14 +33851,14 @@ export interface operations {
                      *           "occurredAt": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
@@ -32671,7 +33926,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "mode": "test",
@@ -32734,7 +33989,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": null,
                      *       "merchantName": null,
@@ -32851,7 +34106,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -32930,7 +34187,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -33011,7 +34270,9 @@ export interface operations {
                      *       "balanceCents": 0,
                      *       "externalId": null,
                      *       "partnerConsent": null,
-                     *       "termsVersion": null
+                     *       "termsVersion": null,
+                     *       "programName": "Coffee friends",
+                     *       "currency": "USD"
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -33056,7 +34317,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "token": "rt_3nPq8sVw1xYz5aBc17",
+                     *       "token": "rt_3nPq8sVw1xYz5aBc19",
                      *       "expiresAt": "2026-03-16T09:30:00.000Z"
                      *     }
                      */
@@ -33214,7 +34475,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada10",
@@ -33228,7 +34489,9 @@ export interface operations {
                      *           "syncToProcessor": false,
                      *           "syncStatus": "none",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "programName": "Coffee friends",
+                     *           "partnerName": "Ada Lindqvist"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -33284,7 +34547,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada10",
@@ -33298,7 +34561,9 @@ export interface operations {
                      *       "syncToProcessor": false,
                      *       "syncStatus": "none",
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["PromoCode"];
@@ -33339,7 +34604,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada10",
@@ -33353,7 +34618,9 @@ export interface operations {
                      *       "syncToProcessor": false,
                      *       "syncStatus": "none",
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["PromoCode"];
@@ -33433,7 +34700,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada10",
@@ -33447,7 +34714,9 @@ export interface operations {
                      *       "syncToProcessor": false,
                      *       "syncStatus": "none",
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "programName": "Coffee friends",
+                     *       "partnerName": "Ada Lindqvist"
                      *     }
                      */
                     "application/json": components["schemas"]["PromoCode"];
@@ -33741,7 +35010,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -33755,7 +35024,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829360",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -33817,7 +35086,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829360",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -33907,7 +35176,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -33964,7 +35233,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "url": "https://127.0.0.1:8443/hook",
                      *           "description": "Bookkeeping",
                      *           "subscriptions": [
@@ -34031,7 +35300,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34248,7 +35517,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34341,7 +35610,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34415,7 +35684,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *           "eventType": "program.updated",
                      *           "status": "delivered",
@@ -34468,7 +35737,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -34525,7 +35794,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -34646,7 +35915,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -34895,7 +36164,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -34909,11 +36178,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -34927,7 +36196,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -34996,7 +36265,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829356","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829357","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829358","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829359","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -35573,7 +36842,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -35624,7 +36893,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",
@@ -35816,7 +37085,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "mode": "test",
                      *       "recorded": true,
@@ -35845,7 +37114,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "mode": "test",
                      *       "recorded": true,

@@ -636,6 +636,50 @@ func (x *ListFraudEventsResponse) GetLimit() int32 {
 	return 0
 }
 
+type GetFraudEventRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	EventId       string                 `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFraudEventRequest) Reset() {
+	*x = GetFraudEventRequest{}
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFraudEventRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFraudEventRequest) ProtoMessage() {}
+
+func (x *GetFraudEventRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFraudEventRequest.ProtoReflect.Descriptor instead.
+func (*GetFraudEventRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetFraudEventRequest) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
 type ResolveFraudEventRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	EventId string                 `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
@@ -649,7 +693,7 @@ type ResolveFraudEventRequest struct {
 
 func (x *ResolveFraudEventRequest) Reset() {
 	*x = ResolveFraudEventRequest{}
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[6]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +705,7 @@ func (x *ResolveFraudEventRequest) String() string {
 func (*ResolveFraudEventRequest) ProtoMessage() {}
 
 func (x *ResolveFraudEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[6]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +718,7 @@ func (x *ResolveFraudEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveFraudEventRequest.ProtoReflect.Descriptor instead.
 func (*ResolveFraudEventRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResolveFraudEventRequest) GetEventId() string {
@@ -694,6 +738,211 @@ func (x *ResolveFraudEventRequest) GetOutcome() FraudEventStatus {
 func (x *ResolveFraudEventRequest) GetNote() string {
 	if x != nil && x.Note != nil {
 		return *x.Note
+	}
+	return ""
+}
+
+type BulkResolveFraudEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ids of the events, 1 to 100.
+	EventIds []string `protobuf:"bytes,1,rep,name=event_ids,json=eventIds,proto3" json:"event_ids,omitempty"`
+	// `confirmed` if the conversions are fraudulent, `dismissed` if they are not.
+	Outcome FraudEventStatus `protobuf:"varint,2,opt,name=outcome,proto3,enum=affiliate.v1.FraudEventStatus" json:"outcome,omitempty"`
+	// A note about the decision, 1 to 500 characters.
+	Note          *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResolveFraudEventsRequest) Reset() {
+	*x = BulkResolveFraudEventsRequest{}
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResolveFraudEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResolveFraudEventsRequest) ProtoMessage() {}
+
+func (x *BulkResolveFraudEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResolveFraudEventsRequest.ProtoReflect.Descriptor instead.
+func (*BulkResolveFraudEventsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BulkResolveFraudEventsRequest) GetEventIds() []string {
+	if x != nil {
+		return x.EventIds
+	}
+	return nil
+}
+
+func (x *BulkResolveFraudEventsRequest) GetOutcome() FraudEventStatus {
+	if x != nil {
+		return x.Outcome
+	}
+	return FraudEventStatus_FRAUD_EVENT_STATUS_UNSPECIFIED
+}
+
+func (x *BulkResolveFraudEventsRequest) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+type BulkFraudEventsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// One result for each event, in the order of the request.
+	Results       []*BulkFraudEventResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkFraudEventsResponse) Reset() {
+	*x = BulkFraudEventsResponse{}
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkFraudEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkFraudEventsResponse) ProtoMessage() {}
+
+func (x *BulkFraudEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkFraudEventsResponse.ProtoReflect.Descriptor instead.
+func (*BulkFraudEventsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BulkFraudEventsResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *BulkFraudEventsResponse) GetResults() []*BulkFraudEventResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BulkFraudEventResult struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	EventId string                 `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// Whether the event was resolved.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The HTTP status that a separate request for this item would have.
+	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// The status of the event after the request. Null if the event does not exist.
+	Status FraudEventStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
+	// The error code. Null if the item succeeded.
+	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item succeeded.
+	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkFraudEventResult) Reset() {
+	*x = BulkFraudEventResult{}
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkFraudEventResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkFraudEventResult) ProtoMessage() {}
+
+func (x *BulkFraudEventResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkFraudEventResult.ProtoReflect.Descriptor instead.
+func (*BulkFraudEventResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *BulkFraudEventResult) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *BulkFraudEventResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *BulkFraudEventResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *BulkFraudEventResult) GetStatus() FraudEventStatus {
+	if x != nil {
+		return x.Status
+	}
+	return FraudEventStatus_FRAUD_EVENT_STATUS_UNSPECIFIED
+}
+
+func (x *BulkFraudEventResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *BulkFraudEventResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
 	}
 	return ""
 }
@@ -726,15 +975,18 @@ type FraudEvent struct {
 	// The id of the user who resolved the event. Null while it is open.
 	ResolvedBy *string `protobuf:"bytes,15,opt,name=resolved_by,json=resolvedBy,proto3,oneof" json:"resolved_by,omitempty"`
 	// The time when the event was resolved. Null while it is open.
-	ResolvedAt    *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ResolvedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The current name of the member in `resolvedBy`, or `service:` and the name of the service
+	// token. Null while the event is open, and if the member has left the workspace.
+	ResolvedByName *string `protobuf:"bytes,18,opt,name=resolved_by_name,json=resolvedByName,proto3,oneof" json:"resolved_by_name,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *FraudEvent) Reset() {
 	*x = FraudEvent{}
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[7]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +998,7 @@ func (x *FraudEvent) String() string {
 func (*FraudEvent) ProtoMessage() {}
 
 func (x *FraudEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[7]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +1011,7 @@ func (x *FraudEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FraudEvent.ProtoReflect.Descriptor instead.
 func (*FraudEvent) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FraudEvent) GetId() string {
@@ -881,6 +1133,13 @@ func (x *FraudEvent) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *FraudEvent) GetResolvedByName() string {
+	if x != nil && x.ResolvedByName != nil {
+		return *x.ResolvedByName
+	}
+	return ""
+}
+
 // FraudEventSignal is a fraud rule that fired.
 type FraudEventSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -896,7 +1155,7 @@ type FraudEventSignal struct {
 
 func (x *FraudEventSignal) Reset() {
 	*x = FraudEventSignal{}
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[8]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1167,7 @@ func (x *FraudEventSignal) String() string {
 func (*FraudEventSignal) ProtoMessage() {}
 
 func (x *FraudEventSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_fraud_proto_msgTypes[8]
+	mi := &file_affiliate_v1_fraud_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1180,7 @@ func (x *FraudEventSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FraudEventSignal.ProtoReflect.Descriptor instead.
 func (*FraudEventSignal) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FraudEventSignal) GetRule() string {
@@ -949,7 +1208,7 @@ var File_affiliate_v1_fraud_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_fraud_proto_rawDesc = "" +
 	"\n" +
-	"\x18affiliate/v1/fraud.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"6\n" +
+	"\x18affiliate/v1/fraud.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"6\n" +
 	"\x15GetFraudPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\"\xde\x02\n" +
@@ -1006,13 +1265,35 @@ const file_affiliate_v1_fraud_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x18.affiliate.v1.FraudEventR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xad\x01\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"1\n" +
+	"\x14GetFraudEventRequest\x12\x19\n" +
+	"\bevent_id\x18\x01 \x01(\tR\aeventId\"\xad\x01\n" +
 	"\x18ResolveFraudEventRequest\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12D\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x1e.affiliate.v1.FraudEventStatusB\n" +
 	"\xfaB\a\x82\x01\x04\x18\x02\x18\x03R\aoutcome\x12'\n" +
 	"\x04note\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x04note\x88\x01\x01B\a\n" +
-	"\x05_note\"\xf4\x05\n" +
+	"\x05_note\"\xc7\x01\n" +
+	"\x1dBulkResolveFraudEventsRequest\x12.\n" +
+	"\tevent_ids\x18\x01 \x03(\tB\x11\xfaB\x0e\x92\x01\v\b\x01\x10d\"\x05r\x03\xb0\x01\x01R\beventIds\x12D\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1e.affiliate.v1.FraudEventStatusB\n" +
+	"\xfaB\a\x82\x01\x04\x18\x02\x18\x03R\aoutcome\x12'\n" +
+	"\x04note\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x04note\x88\x01\x01B\a\n" +
+	"\x05_note\"\x8c\x01\n" +
+	"\x17BulkFraudEventsResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12<\n" +
+	"\aresults\x18\x02 \x03(\v2\".affiliate.v1.BulkFraudEventResultR\aresults\"\xf1\x01\n" +
+	"\x14BulkFraudEventResult\x12\x19\n" +
+	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x18\n" +
+	"\asuccess\x18\x02 \x01(\bR\asuccess\x12\x1f\n" +
+	"\vstatus_code\x18\x03 \x01(\x05R\n" +
+	"statusCode\x126\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1e.affiliate.v1.FraudEventStatusR\x06status\x12\x17\n" +
+	"\x04code\x18\x05 \x01(\tH\x00R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"\xb8\x06\n" +
 	"\n" +
 	"FraudEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
@@ -1036,10 +1317,12 @@ const file_affiliate_v1_fraud_proto_rawDesc = "" +
 	"\vresolved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"resolvedAt\x129\n" +
 	"\n" +
-	"created_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\x10\n" +
+	"created_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12-\n" +
+	"\x10resolved_by_name\x18\x12 \x01(\tH\x03R\x0eresolvedByName\x88\x01\x01B\x10\n" +
 	"\x0e_commission_idB\a\n" +
 	"\x05_noteB\x0e\n" +
-	"\f_resolved_by\"X\n" +
+	"\f_resolved_byB\x13\n" +
+	"\x11_resolved_by_name\"X\n" +
 	"\x10FraudEventSignal\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12\x1a\n" +
@@ -1053,12 +1336,14 @@ const file_affiliate_v1_fraud_proto_rawDesc = "" +
 	"\x18FRAUD_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FRAUD_ACTION_OBSERVED\x10\x01\x12\x18\n" +
 	"\x14FRAUD_ACTION_FLAGGED\x10\x02\x12\x18\n" +
-	"\x14FRAUD_ACTION_BLOCKED\x10\x032\xb7\x04\n" +
+	"\x14FRAUD_ACTION_BLOCKED\x10\x032\xcc\x06\n" +
 	"\fFraudService\x12\x8b\x01\n" +
 	"\x0eGetFraudPolicy\x12#.affiliate.v1.GetFraudPolicyRequest\x1a .affiliate.v1.ProgramFraudPolicy\"2\x82\xd3\xe4\x93\x02,\x12*/api/v1/programs/{program_id}/fraud-policy\x12\x8e\x01\n" +
 	"\x0ePutFraudPolicy\x12#.affiliate.v1.PutFraudPolicyRequest\x1a .affiliate.v1.ProgramFraudPolicy\"5\x82\xd3\xe4\x93\x02/:\x01*\x1a*/api/v1/programs/{program_id}/fraud-policy\x12|\n" +
-	"\x0fListFraudEvents\x12$.affiliate.v1.ListFraudEventsRequest\x1a%.affiliate.v1.ListFraudEventsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/fraud/events\x12\x89\x01\n" +
-	"\x11ResolveFraudEvent\x12&.affiliate.v1.ResolveFraudEventRequest\x1a\x18.affiliate.v1.FraudEvent\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/fraud/events/{event_id}/resolveB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x0fListFraudEvents\x12$.affiliate.v1.ListFraudEventsRequest\x1a%.affiliate.v1.ListFraudEventsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/fraud/events\x12v\n" +
+	"\rGetFraudEvent\x12\".affiliate.v1.GetFraudEventRequest\x1a\x18.affiliate.v1.FraudEvent\"'\x82\xd3\xe4\x93\x02!\x12\x1f/api/v1/fraud/events/{event_id}\x12\x89\x01\n" +
+	"\x11ResolveFraudEvent\x12&.affiliate.v1.ResolveFraudEventRequest\x1a\x18.affiliate.v1.FraudEvent\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/fraud/events/{event_id}/resolve\x12\x9a\x01\n" +
+	"\x16BulkResolveFraudEvents\x12+.affiliate.v1.BulkResolveFraudEventsRequest\x1a%.affiliate.v1.BulkFraudEventsResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/fraud/events/bulk-resolveB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_fraud_proto_rawDescOnce sync.Once
@@ -1073,50 +1358,63 @@ func file_affiliate_v1_fraud_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_fraud_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_fraud_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_affiliate_v1_fraud_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_affiliate_v1_fraud_proto_goTypes = []any{
-	(FraudEventStatus)(0),            // 0: affiliate.v1.FraudEventStatus
-	(FraudAction)(0),                 // 1: affiliate.v1.FraudAction
-	(*GetFraudPolicyRequest)(nil),    // 2: affiliate.v1.GetFraudPolicyRequest
-	(*PutFraudPolicyRequest)(nil),    // 3: affiliate.v1.PutFraudPolicyRequest
-	(*ProgramFraudPolicy)(nil),       // 4: affiliate.v1.ProgramFraudPolicy
-	(*FraudRule)(nil),                // 5: affiliate.v1.FraudRule
-	(*ListFraudEventsRequest)(nil),   // 6: affiliate.v1.ListFraudEventsRequest
-	(*ListFraudEventsResponse)(nil),  // 7: affiliate.v1.ListFraudEventsResponse
-	(*ResolveFraudEventRequest)(nil), // 8: affiliate.v1.ResolveFraudEventRequest
-	(*FraudEvent)(nil),               // 9: affiliate.v1.FraudEvent
-	(*FraudEventSignal)(nil),         // 10: affiliate.v1.FraudEventSignal
-	(FraudPolicy)(0),                 // 11: affiliate.v1.FraudPolicy
-	(*timestamppb.Timestamp)(nil),    // 12: google.protobuf.Timestamp
-	(Mode)(0),                        // 13: affiliate.v1.Mode
+	(FraudEventStatus)(0),                 // 0: affiliate.v1.FraudEventStatus
+	(FraudAction)(0),                      // 1: affiliate.v1.FraudAction
+	(*GetFraudPolicyRequest)(nil),         // 2: affiliate.v1.GetFraudPolicyRequest
+	(*PutFraudPolicyRequest)(nil),         // 3: affiliate.v1.PutFraudPolicyRequest
+	(*ProgramFraudPolicy)(nil),            // 4: affiliate.v1.ProgramFraudPolicy
+	(*FraudRule)(nil),                     // 5: affiliate.v1.FraudRule
+	(*ListFraudEventsRequest)(nil),        // 6: affiliate.v1.ListFraudEventsRequest
+	(*ListFraudEventsResponse)(nil),       // 7: affiliate.v1.ListFraudEventsResponse
+	(*GetFraudEventRequest)(nil),          // 8: affiliate.v1.GetFraudEventRequest
+	(*ResolveFraudEventRequest)(nil),      // 9: affiliate.v1.ResolveFraudEventRequest
+	(*BulkResolveFraudEventsRequest)(nil), // 10: affiliate.v1.BulkResolveFraudEventsRequest
+	(*BulkFraudEventsResponse)(nil),       // 11: affiliate.v1.BulkFraudEventsResponse
+	(*BulkFraudEventResult)(nil),          // 12: affiliate.v1.BulkFraudEventResult
+	(*FraudEvent)(nil),                    // 13: affiliate.v1.FraudEvent
+	(*FraudEventSignal)(nil),              // 14: affiliate.v1.FraudEventSignal
+	(FraudPolicy)(0),                      // 15: affiliate.v1.FraudPolicy
+	(*timestamppb.Timestamp)(nil),         // 16: google.protobuf.Timestamp
+	(*BulkSummary)(nil),                   // 17: affiliate.v1.BulkSummary
+	(Mode)(0),                             // 18: affiliate.v1.Mode
 }
 var file_affiliate_v1_fraud_proto_depIdxs = []int32{
-	11, // 0: affiliate.v1.PutFraudPolicyRequest.policy:type_name -> affiliate.v1.FraudPolicy
-	11, // 1: affiliate.v1.ProgramFraudPolicy.policy:type_name -> affiliate.v1.FraudPolicy
+	15, // 0: affiliate.v1.PutFraudPolicyRequest.policy:type_name -> affiliate.v1.FraudPolicy
+	15, // 1: affiliate.v1.ProgramFraudPolicy.policy:type_name -> affiliate.v1.FraudPolicy
 	5,  // 2: affiliate.v1.ProgramFraudPolicy.rules:type_name -> affiliate.v1.FraudRule
-	12, // 3: affiliate.v1.ProgramFraudPolicy.updated_at:type_name -> google.protobuf.Timestamp
+	16, // 3: affiliate.v1.ProgramFraudPolicy.updated_at:type_name -> google.protobuf.Timestamp
 	0,  // 4: affiliate.v1.ListFraudEventsRequest.status:type_name -> affiliate.v1.FraudEventStatus
-	9,  // 5: affiliate.v1.ListFraudEventsResponse.data:type_name -> affiliate.v1.FraudEvent
+	13, // 5: affiliate.v1.ListFraudEventsResponse.data:type_name -> affiliate.v1.FraudEvent
 	0,  // 6: affiliate.v1.ResolveFraudEventRequest.outcome:type_name -> affiliate.v1.FraudEventStatus
-	13, // 7: affiliate.v1.FraudEvent.mode:type_name -> affiliate.v1.Mode
-	10, // 8: affiliate.v1.FraudEvent.signals:type_name -> affiliate.v1.FraudEventSignal
-	1,  // 9: affiliate.v1.FraudEvent.action:type_name -> affiliate.v1.FraudAction
-	0,  // 10: affiliate.v1.FraudEvent.status:type_name -> affiliate.v1.FraudEventStatus
-	12, // 11: affiliate.v1.FraudEvent.resolved_at:type_name -> google.protobuf.Timestamp
-	12, // 12: affiliate.v1.FraudEvent.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 13: affiliate.v1.FraudService.GetFraudPolicy:input_type -> affiliate.v1.GetFraudPolicyRequest
-	3,  // 14: affiliate.v1.FraudService.PutFraudPolicy:input_type -> affiliate.v1.PutFraudPolicyRequest
-	6,  // 15: affiliate.v1.FraudService.ListFraudEvents:input_type -> affiliate.v1.ListFraudEventsRequest
-	8,  // 16: affiliate.v1.FraudService.ResolveFraudEvent:input_type -> affiliate.v1.ResolveFraudEventRequest
-	4,  // 17: affiliate.v1.FraudService.GetFraudPolicy:output_type -> affiliate.v1.ProgramFraudPolicy
-	4,  // 18: affiliate.v1.FraudService.PutFraudPolicy:output_type -> affiliate.v1.ProgramFraudPolicy
-	7,  // 19: affiliate.v1.FraudService.ListFraudEvents:output_type -> affiliate.v1.ListFraudEventsResponse
-	9,  // 20: affiliate.v1.FraudService.ResolveFraudEvent:output_type -> affiliate.v1.FraudEvent
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 7: affiliate.v1.BulkResolveFraudEventsRequest.outcome:type_name -> affiliate.v1.FraudEventStatus
+	17, // 8: affiliate.v1.BulkFraudEventsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	12, // 9: affiliate.v1.BulkFraudEventsResponse.results:type_name -> affiliate.v1.BulkFraudEventResult
+	0,  // 10: affiliate.v1.BulkFraudEventResult.status:type_name -> affiliate.v1.FraudEventStatus
+	18, // 11: affiliate.v1.FraudEvent.mode:type_name -> affiliate.v1.Mode
+	14, // 12: affiliate.v1.FraudEvent.signals:type_name -> affiliate.v1.FraudEventSignal
+	1,  // 13: affiliate.v1.FraudEvent.action:type_name -> affiliate.v1.FraudAction
+	0,  // 14: affiliate.v1.FraudEvent.status:type_name -> affiliate.v1.FraudEventStatus
+	16, // 15: affiliate.v1.FraudEvent.resolved_at:type_name -> google.protobuf.Timestamp
+	16, // 16: affiliate.v1.FraudEvent.created_at:type_name -> google.protobuf.Timestamp
+	2,  // 17: affiliate.v1.FraudService.GetFraudPolicy:input_type -> affiliate.v1.GetFraudPolicyRequest
+	3,  // 18: affiliate.v1.FraudService.PutFraudPolicy:input_type -> affiliate.v1.PutFraudPolicyRequest
+	6,  // 19: affiliate.v1.FraudService.ListFraudEvents:input_type -> affiliate.v1.ListFraudEventsRequest
+	8,  // 20: affiliate.v1.FraudService.GetFraudEvent:input_type -> affiliate.v1.GetFraudEventRequest
+	9,  // 21: affiliate.v1.FraudService.ResolveFraudEvent:input_type -> affiliate.v1.ResolveFraudEventRequest
+	10, // 22: affiliate.v1.FraudService.BulkResolveFraudEvents:input_type -> affiliate.v1.BulkResolveFraudEventsRequest
+	4,  // 23: affiliate.v1.FraudService.GetFraudPolicy:output_type -> affiliate.v1.ProgramFraudPolicy
+	4,  // 24: affiliate.v1.FraudService.PutFraudPolicy:output_type -> affiliate.v1.ProgramFraudPolicy
+	7,  // 25: affiliate.v1.FraudService.ListFraudEvents:output_type -> affiliate.v1.ListFraudEventsResponse
+	13, // 26: affiliate.v1.FraudService.GetFraudEvent:output_type -> affiliate.v1.FraudEvent
+	13, // 27: affiliate.v1.FraudService.ResolveFraudEvent:output_type -> affiliate.v1.FraudEvent
+	11, // 28: affiliate.v1.FraudService.BulkResolveFraudEvents:output_type -> affiliate.v1.BulkFraudEventsResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_fraud_proto_init() }
@@ -1124,19 +1422,22 @@ func file_affiliate_v1_fraud_proto_init() {
 	if File_affiliate_v1_fraud_proto != nil {
 		return
 	}
+	file_affiliate_v1_bulk_proto_init()
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_fraud_proto_msgTypes[4].OneofWrappers = []any{}
-	file_affiliate_v1_fraud_proto_msgTypes[6].OneofWrappers = []any{}
 	file_affiliate_v1_fraud_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_fraud_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_fraud_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_fraud_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_fraud_proto_rawDesc), len(file_affiliate_v1_fraud_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

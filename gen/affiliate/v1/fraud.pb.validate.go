@@ -1008,6 +1008,110 @@ var _ interface {
 	ErrorName() string
 } = ListFraudEventsResponseValidationError{}
 
+// Validate checks the field values on GetFraudEventRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *GetFraudEventRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on GetFraudEventRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// GetFraudEventRequestMultiError, or nil if none found.
+func (m *GetFraudEventRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *GetFraudEventRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for EventId
+
+	if len(errors) > 0 {
+		return GetFraudEventRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// GetFraudEventRequestMultiError is an error wrapping multiple validation
+// errors returned by GetFraudEventRequest.ValidateAll() if the designated
+// constraints aren't met.
+type GetFraudEventRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m GetFraudEventRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m GetFraudEventRequestMultiError) AllErrors() []error { return m }
+
+// GetFraudEventRequestValidationError is the validation error returned by
+// GetFraudEventRequest.Validate if the designated constraints aren't met.
+type GetFraudEventRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e GetFraudEventRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e GetFraudEventRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e GetFraudEventRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e GetFraudEventRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e GetFraudEventRequestValidationError) ErrorName() string {
+	return "GetFraudEventRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e GetFraudEventRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sGetFraudEventRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = GetFraudEventRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = GetFraudEventRequestValidationError{}
+
 // Validate checks the field values on ResolveFraudEventRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -1142,6 +1246,459 @@ var _ResolveFraudEventRequest_Outcome_InLookup = map[FraudEventStatus]struct{}{
 	2: {},
 	3: {},
 }
+
+// Validate checks the field values on BulkResolveFraudEventsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkResolveFraudEventsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkResolveFraudEventsRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// BulkResolveFraudEventsRequestMultiError, or nil if none found.
+func (m *BulkResolveFraudEventsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkResolveFraudEventsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := len(m.GetEventIds()); l < 1 || l > 100 {
+		err := BulkResolveFraudEventsRequestValidationError{
+			field:  "EventIds",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetEventIds() {
+		_, _ = idx, item
+
+		if err := m._validateUuid(item); err != nil {
+			err = BulkResolveFraudEventsRequestValidationError{
+				field:  fmt.Sprintf("EventIds[%v]", idx),
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if _, ok := _BulkResolveFraudEventsRequest_Outcome_InLookup[m.GetOutcome()]; !ok {
+		err := BulkResolveFraudEventsRequestValidationError{
+			field:  "Outcome",
+			reason: "value must be in list [FRAUD_EVENT_STATUS_CONFIRMED FRAUD_EVENT_STATUS_DISMISSED]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.Note != nil {
+
+		if l := utf8.RuneCountInString(m.GetNote()); l < 1 || l > 500 {
+			err := BulkResolveFraudEventsRequestValidationError{
+				field:  "Note",
+				reason: "value length must be between 1 and 500 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkResolveFraudEventsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *BulkResolveFraudEventsRequest) _validateUuid(uuid string) error {
+	if matched := _fraud_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// BulkResolveFraudEventsRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkResolveFraudEventsRequest.ValidateAll()
+// if the designated constraints aren't met.
+type BulkResolveFraudEventsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkResolveFraudEventsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkResolveFraudEventsRequestMultiError) AllErrors() []error { return m }
+
+// BulkResolveFraudEventsRequestValidationError is the validation error
+// returned by BulkResolveFraudEventsRequest.Validate if the designated
+// constraints aren't met.
+type BulkResolveFraudEventsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkResolveFraudEventsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkResolveFraudEventsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkResolveFraudEventsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkResolveFraudEventsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkResolveFraudEventsRequestValidationError) ErrorName() string {
+	return "BulkResolveFraudEventsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkResolveFraudEventsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkResolveFraudEventsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkResolveFraudEventsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkResolveFraudEventsRequestValidationError{}
+
+var _BulkResolveFraudEventsRequest_Outcome_InLookup = map[FraudEventStatus]struct{}{
+	2: {},
+	3: {},
+}
+
+// Validate checks the field values on BulkFraudEventsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkFraudEventsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkFraudEventsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkFraudEventsResponseMultiError, or nil if none found.
+func (m *BulkFraudEventsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkFraudEventsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkFraudEventsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkFraudEventsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkFraudEventsResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkFraudEventsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkFraudEventsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkFraudEventsResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkFraudEventsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkFraudEventsResponseMultiError is an error wrapping multiple validation
+// errors returned by BulkFraudEventsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BulkFraudEventsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkFraudEventsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkFraudEventsResponseMultiError) AllErrors() []error { return m }
+
+// BulkFraudEventsResponseValidationError is the validation error returned by
+// BulkFraudEventsResponse.Validate if the designated constraints aren't met.
+type BulkFraudEventsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkFraudEventsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkFraudEventsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkFraudEventsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkFraudEventsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkFraudEventsResponseValidationError) ErrorName() string {
+	return "BulkFraudEventsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkFraudEventsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkFraudEventsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkFraudEventsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkFraudEventsResponseValidationError{}
+
+// Validate checks the field values on BulkFraudEventResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkFraudEventResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkFraudEventResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkFraudEventResultMultiError, or nil if none found.
+func (m *BulkFraudEventResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkFraudEventResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for EventId
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	// no validation rules for Status
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return BulkFraudEventResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkFraudEventResultMultiError is an error wrapping multiple validation
+// errors returned by BulkFraudEventResult.ValidateAll() if the designated
+// constraints aren't met.
+type BulkFraudEventResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkFraudEventResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkFraudEventResultMultiError) AllErrors() []error { return m }
+
+// BulkFraudEventResultValidationError is the validation error returned by
+// BulkFraudEventResult.Validate if the designated constraints aren't met.
+type BulkFraudEventResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkFraudEventResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkFraudEventResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkFraudEventResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkFraudEventResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkFraudEventResultValidationError) ErrorName() string {
+	return "BulkFraudEventResultValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkFraudEventResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkFraudEventResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkFraudEventResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkFraudEventResultValidationError{}
 
 // Validate checks the field values on FraudEvent with the rules defined in the
 // proto definition for this message. If any rules are violated, the first
@@ -1289,6 +1846,10 @@ func (m *FraudEvent) validate(all bool) error {
 
 	if m.ResolvedBy != nil {
 		// no validation rules for ResolvedBy
+	}
+
+	if m.ResolvedByName != nil {
+		// no validation rules for ResolvedByName
 	}
 
 	if len(errors) > 0 {

@@ -19,10 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FraudService_GetFraudPolicy_FullMethodName    = "/affiliate.v1.FraudService/GetFraudPolicy"
-	FraudService_PutFraudPolicy_FullMethodName    = "/affiliate.v1.FraudService/PutFraudPolicy"
-	FraudService_ListFraudEvents_FullMethodName   = "/affiliate.v1.FraudService/ListFraudEvents"
-	FraudService_ResolveFraudEvent_FullMethodName = "/affiliate.v1.FraudService/ResolveFraudEvent"
+	FraudService_GetFraudPolicy_FullMethodName         = "/affiliate.v1.FraudService/GetFraudPolicy"
+	FraudService_PutFraudPolicy_FullMethodName         = "/affiliate.v1.FraudService/PutFraudPolicy"
+	FraudService_ListFraudEvents_FullMethodName        = "/affiliate.v1.FraudService/ListFraudEvents"
+	FraudService_GetFraudEvent_FullMethodName          = "/affiliate.v1.FraudService/GetFraudEvent"
+	FraudService_ResolveFraudEvent_FullMethodName      = "/affiliate.v1.FraudService/ResolveFraudEvent"
+	FraudService_BulkResolveFraudEvents_FullMethodName = "/affiliate.v1.FraudService/BulkResolveFraudEvents"
 )
 
 // FraudServiceClient is the client API for FraudService service.
@@ -53,6 +55,8 @@ type FraudServiceClient interface {
 	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
 	// mode.
 	ListFraudEvents(ctx context.Context, in *ListFraudEventsRequest, opts ...grpc.CallOption) (*ListFraudEventsResponse, error)
+	// GetFraudEvent returns one fraud event.
+	GetFraudEvent(ctx context.Context, in *GetFraudEventRequest, opts ...grpc.CallOption) (*FraudEvent, error)
 	// ResolveFraudEvent closes an open fraud event. The outcome `confirmed` rejects the
 	// commission with the code `fraud`, unless it is paid, rejected or refunded. The
 	// outcome `dismissed` removes the review reason of the fraud rules from the
@@ -60,6 +64,13 @@ type FraudServiceClient interface {
 	//
 	// Errors: FRAUD_EVENT_RESOLVED if the event is not open.
 	ResolveFraudEvent(ctx context.Context, in *ResolveFraudEventRequest, opts ...grpc.CallOption) (*FraudEvent, error)
+	// BulkResolveFraudEvents closes up to 100 open fraud events with one outcome, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were resolved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no event was resolved. The body has the results too.
+	BulkResolveFraudEvents(ctx context.Context, in *BulkResolveFraudEventsRequest, opts ...grpc.CallOption) (*BulkFraudEventsResponse, error)
 }
 
 type fraudServiceClient struct {
@@ -100,10 +111,30 @@ func (c *fraudServiceClient) ListFraudEvents(ctx context.Context, in *ListFraudE
 	return out, nil
 }
 
+func (c *fraudServiceClient) GetFraudEvent(ctx context.Context, in *GetFraudEventRequest, opts ...grpc.CallOption) (*FraudEvent, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FraudEvent)
+	err := c.cc.Invoke(ctx, FraudService_GetFraudEvent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fraudServiceClient) ResolveFraudEvent(ctx context.Context, in *ResolveFraudEventRequest, opts ...grpc.CallOption) (*FraudEvent, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FraudEvent)
 	err := c.cc.Invoke(ctx, FraudService_ResolveFraudEvent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fraudServiceClient) BulkResolveFraudEvents(ctx context.Context, in *BulkResolveFraudEventsRequest, opts ...grpc.CallOption) (*BulkFraudEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkFraudEventsResponse)
+	err := c.cc.Invoke(ctx, FraudService_BulkResolveFraudEvents_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +169,8 @@ type FraudServiceServer interface {
 	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
 	// mode.
 	ListFraudEvents(context.Context, *ListFraudEventsRequest) (*ListFraudEventsResponse, error)
+	// GetFraudEvent returns one fraud event.
+	GetFraudEvent(context.Context, *GetFraudEventRequest) (*FraudEvent, error)
 	// ResolveFraudEvent closes an open fraud event. The outcome `confirmed` rejects the
 	// commission with the code `fraud`, unless it is paid, rejected or refunded. The
 	// outcome `dismissed` removes the review reason of the fraud rules from the
@@ -145,6 +178,13 @@ type FraudServiceServer interface {
 	//
 	// Errors: FRAUD_EVENT_RESOLVED if the event is not open.
 	ResolveFraudEvent(context.Context, *ResolveFraudEventRequest) (*FraudEvent, error)
+	// BulkResolveFraudEvents closes up to 100 open fraud events with one outcome, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were resolved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no event was resolved. The body has the results too.
+	BulkResolveFraudEvents(context.Context, *BulkResolveFraudEventsRequest) (*BulkFraudEventsResponse, error)
 	mustEmbedUnimplementedFraudServiceServer()
 }
 
@@ -164,8 +204,14 @@ func (UnimplementedFraudServiceServer) PutFraudPolicy(context.Context, *PutFraud
 func (UnimplementedFraudServiceServer) ListFraudEvents(context.Context, *ListFraudEventsRequest) (*ListFraudEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListFraudEvents not implemented")
 }
+func (UnimplementedFraudServiceServer) GetFraudEvent(context.Context, *GetFraudEventRequest) (*FraudEvent, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFraudEvent not implemented")
+}
 func (UnimplementedFraudServiceServer) ResolveFraudEvent(context.Context, *ResolveFraudEventRequest) (*FraudEvent, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveFraudEvent not implemented")
+}
+func (UnimplementedFraudServiceServer) BulkResolveFraudEvents(context.Context, *BulkResolveFraudEventsRequest) (*BulkFraudEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkResolveFraudEvents not implemented")
 }
 func (UnimplementedFraudServiceServer) mustEmbedUnimplementedFraudServiceServer() {}
 func (UnimplementedFraudServiceServer) testEmbeddedByValue()                      {}
@@ -242,6 +288,24 @@ func _FraudService_ListFraudEvents_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FraudService_GetFraudEvent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFraudEventRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FraudServiceServer).GetFraudEvent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FraudService_GetFraudEvent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FraudServiceServer).GetFraudEvent(ctx, req.(*GetFraudEventRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FraudService_ResolveFraudEvent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveFraudEventRequest)
 	if err := dec(in); err != nil {
@@ -256,6 +320,24 @@ func _FraudService_ResolveFraudEvent_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FraudServiceServer).ResolveFraudEvent(ctx, req.(*ResolveFraudEventRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FraudService_BulkResolveFraudEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkResolveFraudEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FraudServiceServer).BulkResolveFraudEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FraudService_BulkResolveFraudEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FraudServiceServer).BulkResolveFraudEvents(ctx, req.(*BulkResolveFraudEventsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -280,8 +362,16 @@ var FraudService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _FraudService_ListFraudEvents_Handler,
 		},
 		{
+			MethodName: "GetFraudEvent",
+			Handler:    _FraudService_GetFraudEvent_Handler,
+		},
+		{
 			MethodName: "ResolveFraudEvent",
 			Handler:    _FraudService_ResolveFraudEvent_Handler,
+		},
+		{
+			MethodName: "BulkResolveFraudEvents",
+			Handler:    _FraudService_BulkResolveFraudEvents_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1702,6 +1702,356 @@ func (x *MarkPayoutFailedRequest) GetReason() string {
 	return ""
 }
 
+type BulkMarkPayoutsPaidRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The payouts, 1 to 100, each once.
+	Payouts       []*PaidPayout `protobuf:"bytes,1,rep,name=payouts,proto3" json:"payouts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkMarkPayoutsPaidRequest) Reset() {
+	*x = BulkMarkPayoutsPaidRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkMarkPayoutsPaidRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkMarkPayoutsPaidRequest) ProtoMessage() {}
+
+func (x *BulkMarkPayoutsPaidRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkMarkPayoutsPaidRequest.ProtoReflect.Descriptor instead.
+func (*BulkMarkPayoutsPaidRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BulkMarkPayoutsPaidRequest) GetPayouts() []*PaidPayout {
+	if x != nil {
+		return x.Payouts
+	}
+	return nil
+}
+
+// PaidPayout is a payout whose money has arrived.
+type PaidPayout struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
+	// The id of the transfer at the payment provider or bank, 1 to 200 characters.
+	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
+	// The time of the payment: not in the future, at most 90 days in the past, and not
+	// before the payout was confirmed. Default: now.
+	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PaidPayout) Reset() {
+	*x = PaidPayout{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PaidPayout) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PaidPayout) ProtoMessage() {}
+
+func (x *PaidPayout) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PaidPayout.ProtoReflect.Descriptor instead.
+func (*PaidPayout) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PaidPayout) GetPayoutId() string {
+	if x != nil {
+		return x.PayoutId
+	}
+	return ""
+}
+
+func (x *PaidPayout) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *PaidPayout) GetPaidAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PaidAt
+	}
+	return nil
+}
+
+type BulkMarkPayoutsFailedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The payouts, 1 to 100, each once.
+	Payouts       []*FailedPayout `protobuf:"bytes,1,rep,name=payouts,proto3" json:"payouts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkMarkPayoutsFailedRequest) Reset() {
+	*x = BulkMarkPayoutsFailedRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkMarkPayoutsFailedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkMarkPayoutsFailedRequest) ProtoMessage() {}
+
+func (x *BulkMarkPayoutsFailedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkMarkPayoutsFailedRequest.ProtoReflect.Descriptor instead.
+func (*BulkMarkPayoutsFailedRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BulkMarkPayoutsFailedRequest) GetPayouts() []*FailedPayout {
+	if x != nil {
+		return x.Payouts
+	}
+	return nil
+}
+
+// FailedPayout is a payout that could not be paid.
+type FailedPayout struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
+	// Why the payout failed, 1 to 500 characters. The partner sees it.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedPayout) Reset() {
+	*x = FailedPayout{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedPayout) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedPayout) ProtoMessage() {}
+
+func (x *FailedPayout) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedPayout.ProtoReflect.Descriptor instead.
+func (*FailedPayout) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *FailedPayout) GetPayoutId() string {
+	if x != nil {
+		return x.PayoutId
+	}
+	return ""
+}
+
+func (x *FailedPayout) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type BulkPayoutsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// One result for each payout, in the order of the request.
+	Results       []*BulkPayoutResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPayoutsResponse) Reset() {
+	*x = BulkPayoutsResponse{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPayoutsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPayoutsResponse) ProtoMessage() {}
+
+func (x *BulkPayoutsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPayoutsResponse.ProtoReflect.Descriptor instead.
+func (*BulkPayoutsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *BulkPayoutsResponse) GetSummary() *BulkSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *BulkPayoutsResponse) GetResults() []*BulkPayoutResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BulkPayoutResult struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
+	// Whether the status of the payout was changed.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The HTTP status that a separate request for this item would have.
+	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// The status of the payout after the request. Null if the payout does not exist.
+	Status PayoutStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.PayoutStatus" json:"status,omitempty"`
+	// The error code. Null if the item succeeded.
+	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item succeeded.
+	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkPayoutResult) Reset() {
+	*x = BulkPayoutResult{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkPayoutResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkPayoutResult) ProtoMessage() {}
+
+func (x *BulkPayoutResult) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkPayoutResult.ProtoReflect.Descriptor instead.
+func (*BulkPayoutResult) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *BulkPayoutResult) GetPayoutId() string {
+	if x != nil {
+		return x.PayoutId
+	}
+	return ""
+}
+
+func (x *BulkPayoutResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *BulkPayoutResult) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
+}
+
+func (x *BulkPayoutResult) GetStatus() PayoutStatus {
+	if x != nil {
+		return x.Status
+	}
+	return PayoutStatus_PAYOUT_STATUS_UNSPECIFIED
+}
+
+func (x *BulkPayoutResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *BulkPayoutResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 type RetryPayoutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PayoutId      string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
@@ -1711,7 +2061,7 @@ type RetryPayoutRequest struct {
 
 func (x *RetryPayoutRequest) Reset() {
 	*x = RetryPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +2073,7 @@ func (x *RetryPayoutRequest) String() string {
 func (*RetryPayoutRequest) ProtoMessage() {}
 
 func (x *RetryPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +2086,7 @@ func (x *RetryPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPayoutRequest.ProtoReflect.Descriptor instead.
 func (*RetryPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryPayoutRequest) GetPayoutId() string {
@@ -1755,7 +2105,7 @@ type CancelPayoutRequest struct {
 
 func (x *CancelPayoutRequest) Reset() {
 	*x = CancelPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2117,7 @@ func (x *CancelPayoutRequest) String() string {
 func (*CancelPayoutRequest) ProtoMessage() {}
 
 func (x *CancelPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2130,7 @@ func (x *CancelPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPayoutRequest.ProtoReflect.Descriptor instead.
 func (*CancelPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelPayoutRequest) GetPayoutId() string {
@@ -1836,7 +2186,7 @@ type Payout struct {
 
 func (x *Payout) Reset() {
 	*x = Payout{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2198,7 @@ func (x *Payout) String() string {
 func (*Payout) ProtoMessage() {}
 
 func (x *Payout) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2211,7 @@ func (x *Payout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Payout.ProtoReflect.Descriptor instead.
 func (*Payout) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Payout) GetId() string {
@@ -2071,7 +2421,7 @@ type PayoutDetail struct {
 
 func (x *PayoutDetail) Reset() {
 	*x = PayoutDetail{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2433,7 @@ func (x *PayoutDetail) String() string {
 func (*PayoutDetail) ProtoMessage() {}
 
 func (x *PayoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2446,7 @@ func (x *PayoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutDetail.ProtoReflect.Descriptor instead.
 func (*PayoutDetail) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PayoutDetail) GetId() string {
@@ -2283,7 +2633,7 @@ type PayoutCommission struct {
 
 func (x *PayoutCommission) Reset() {
 	*x = PayoutCommission{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2645,7 @@ func (x *PayoutCommission) String() string {
 func (*PayoutCommission) ProtoMessage() {}
 
 func (x *PayoutCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2658,7 @@ func (x *PayoutCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutCommission.ProtoReflect.Descriptor instead.
 func (*PayoutCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PayoutCommission) GetCommissionId() string {
@@ -2364,7 +2714,7 @@ type ListPartnerPayoutsRequest struct {
 
 func (x *ListPartnerPayoutsRequest) Reset() {
 	*x = ListPartnerPayoutsRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2726,7 @@ func (x *ListPartnerPayoutsRequest) String() string {
 func (*ListPartnerPayoutsRequest) ProtoMessage() {}
 
 func (x *ListPartnerPayoutsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2739,7 @@ func (x *ListPartnerPayoutsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartnerPayoutsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartnerPayoutsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListPartnerPayoutsRequest) GetPage() int32 {
@@ -2457,7 +2807,7 @@ type ListPartnerPayoutsResponse struct {
 
 func (x *ListPartnerPayoutsResponse) Reset() {
 	*x = ListPartnerPayoutsResponse{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2819,7 @@ func (x *ListPartnerPayoutsResponse) String() string {
 func (*ListPartnerPayoutsResponse) ProtoMessage() {}
 
 func (x *ListPartnerPayoutsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2832,7 @@ func (x *ListPartnerPayoutsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartnerPayoutsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartnerPayoutsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListPartnerPayoutsResponse) GetData() []*PartnerPayout {
@@ -2552,7 +2902,7 @@ type PartnerPayout struct {
 
 func (x *PartnerPayout) Reset() {
 	*x = PartnerPayout{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2914,7 @@ func (x *PartnerPayout) String() string {
 func (*PartnerPayout) ProtoMessage() {}
 
 func (x *PartnerPayout) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2927,7 @@ func (x *PartnerPayout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayout.ProtoReflect.Descriptor instead.
 func (*PartnerPayout) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PartnerPayout) GetId() string {
@@ -2724,7 +3074,7 @@ type ProposePayoutMethodRequest struct {
 
 func (x *ProposePayoutMethodRequest) Reset() {
 	*x = ProposePayoutMethodRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +3086,7 @@ func (x *ProposePayoutMethodRequest) String() string {
 func (*ProposePayoutMethodRequest) ProtoMessage() {}
 
 func (x *ProposePayoutMethodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[27]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +3099,7 @@ func (x *ProposePayoutMethodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposePayoutMethodRequest.ProtoReflect.Descriptor instead.
 func (*ProposePayoutMethodRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProposePayoutMethodRequest) GetProgramId() string {
@@ -2797,7 +3147,7 @@ type WithdrawPayoutMethodProposalRequest struct {
 
 func (x *WithdrawPayoutMethodProposalRequest) Reset() {
 	*x = WithdrawPayoutMethodProposalRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3159,7 @@ func (x *WithdrawPayoutMethodProposalRequest) String() string {
 func (*WithdrawPayoutMethodProposalRequest) ProtoMessage() {}
 
 func (x *WithdrawPayoutMethodProposalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[28]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3172,7 @@ func (x *WithdrawPayoutMethodProposalRequest) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use WithdrawPayoutMethodProposalRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawPayoutMethodProposalRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WithdrawPayoutMethodProposalRequest) GetProgramId() string {
@@ -2847,7 +3197,7 @@ type WithdrawPayoutMethodProposalResponse struct {
 
 func (x *WithdrawPayoutMethodProposalResponse) Reset() {
 	*x = WithdrawPayoutMethodProposalResponse{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3209,7 @@ func (x *WithdrawPayoutMethodProposalResponse) String() string {
 func (*WithdrawPayoutMethodProposalResponse) ProtoMessage() {}
 
 func (x *WithdrawPayoutMethodProposalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[29]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3222,7 @@ func (x *WithdrawPayoutMethodProposalResponse) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use WithdrawPayoutMethodProposalResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawPayoutMethodProposalResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{29}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{35}
 }
 
 type GetPartnerPayoutRequest struct {
@@ -2884,7 +3234,7 @@ type GetPartnerPayoutRequest struct {
 
 func (x *GetPartnerPayoutRequest) Reset() {
 	*x = GetPartnerPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2896,7 +3246,7 @@ func (x *GetPartnerPayoutRequest) String() string {
 func (*GetPartnerPayoutRequest) ProtoMessage() {}
 
 func (x *GetPartnerPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[30]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2909,7 +3259,7 @@ func (x *GetPartnerPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPartnerPayoutRequest.ProtoReflect.Descriptor instead.
 func (*GetPartnerPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{30}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetPartnerPayoutRequest) GetPayoutId() string {
@@ -2967,7 +3317,7 @@ type PartnerPayoutDetail struct {
 
 func (x *PartnerPayoutDetail) Reset() {
 	*x = PartnerPayoutDetail{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3329,7 @@ func (x *PartnerPayoutDetail) String() string {
 func (*PartnerPayoutDetail) ProtoMessage() {}
 
 func (x *PartnerPayoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[31]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3342,7 @@ func (x *PartnerPayoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayoutDetail.ProtoReflect.Descriptor instead.
 func (*PartnerPayoutDetail) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{31}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PartnerPayoutDetail) GetId() string {
@@ -3158,7 +3508,7 @@ type PartnerPayoutCommission struct {
 
 func (x *PartnerPayoutCommission) Reset() {
 	*x = PartnerPayoutCommission{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3520,7 @@ func (x *PartnerPayoutCommission) String() string {
 func (*PartnerPayoutCommission) ProtoMessage() {}
 
 func (x *PartnerPayoutCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[32]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3533,7 @@ func (x *PartnerPayoutCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayoutCommission.ProtoReflect.Descriptor instead.
 func (*PartnerPayoutCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{32}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PartnerPayoutCommission) GetCommissionId() string {
@@ -3225,7 +3575,7 @@ var File_affiliate_v1_payout_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\n" +
-	"\x19affiliate/v1/payout.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/partner.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe0\x01\n" +
+	"\x19affiliate/v1/payout.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/partner.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xe0\x01\n" +
 	"\x15PreviewPayoutsRequest\x120\n" +
 	"\vprogram_ids\x18\x01 \x03(\tB\x0f\xfaB\f\x92\x01\t\x10d\"\x05r\x03\xb0\x01\x01R\n" +
 	"programIds\x12$\n" +
@@ -3363,7 +3713,35 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\apaid_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06paidAt\"^\n" +
 	"\x17MarkPayoutFailedRequest\x12\x1b\n" +
 	"\tpayout_id\x18\x01 \x01(\tR\bpayoutId\x12&\n" +
-	"\x06reason\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"1\n" +
+	"\x06reason\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\\\n" +
+	"\x1aBulkMarkPayoutsPaidRequest\x12>\n" +
+	"\apayouts\x18\x01 \x03(\v2\x18.affiliate.v1.PaidPayoutB\n" +
+	"\xfaB\a\x92\x01\x04\b\x01\x10dR\apayouts\"\x96\x01\n" +
+	"\n" +
+	"PaidPayout\x12%\n" +
+	"\tpayout_id\x18\x01 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\bpayoutId\x12,\n" +
+	"\treference\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc8\x01\xa8\xbb\x18\x01R\treference\x123\n" +
+	"\apaid_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06paidAt\"`\n" +
+	"\x1cBulkMarkPayoutsFailedRequest\x12@\n" +
+	"\apayouts\x18\x01 \x03(\v2\x1a.affiliate.v1.FailedPayoutB\n" +
+	"\xfaB\a\x92\x01\x04\b\x01\x10dR\apayouts\"]\n" +
+	"\fFailedPayout\x12%\n" +
+	"\tpayout_id\x18\x01 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\bpayoutId\x12&\n" +
+	"\x06reason\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reason\"\x84\x01\n" +
+	"\x13BulkPayoutsResponse\x123\n" +
+	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x128\n" +
+	"\aresults\x18\x02 \x03(\v2\x1e.affiliate.v1.BulkPayoutResultR\aresults\"\xeb\x01\n" +
+	"\x10BulkPayoutResult\x12\x1b\n" +
+	"\tpayout_id\x18\x01 \x01(\tR\bpayoutId\x12\x18\n" +
+	"\asuccess\x18\x02 \x01(\bR\asuccess\x12\x1f\n" +
+	"\vstatus_code\x18\x03 \x01(\x05R\n" +
+	"statusCode\x122\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1a.affiliate.v1.PayoutStatusR\x06status\x12\x17\n" +
+	"\x04code\x18\x05 \x01(\tH\x00R\x04code\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
+	"\x05_codeB\n" +
+	"\n" +
+	"\b_message\"1\n" +
 	"\x12RetryPayoutRequest\x12\x1b\n" +
 	"\tpayout_id\x18\x01 \x01(\tR\bpayoutId\"2\n" +
 	"\x13CancelPayoutRequest\x12\x1b\n" +
@@ -3572,7 +3950,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"!PAYOUT_EXCLUSION_NO_PAYOUT_METHOD\x10\x02\x12-\n" +
 	")PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED\x10\x03\x12%\n" +
 	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x04\x12+\n" +
-	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\xca\x13\n" +
+	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\xf0\x15\n" +
 	"\rPayoutService\x12v\n" +
 	"\x0ePreviewPayouts\x12#.affiliate.v1.PreviewPayoutsRequest\x1a\x1b.affiliate.v1.PayoutPreview\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/preview\x12z\n" +
 	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12k\n" +
@@ -3585,7 +3963,9 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x12ProcessPayoutBatch\x12'.affiliate.v1.ProcessPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/payouts/batches/{batch_id}/process\x12\x86\x01\n" +
 	"\x11ExportPayoutBatch\x12&.affiliate.v1.ExportPayoutBatchRequest\x1a\x14.google.api.HttpBody\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/payouts/batches/{batch_id}/export0\x01\x12}\n" +
 	"\x0eMarkPayoutPaid\x12#.affiliate.v1.MarkPayoutPaidRequest\x1a\x14.affiliate.v1.Payout\"0\x82\xd3\xe4\x93\x02*:\x01*2%/api/v1/payouts/{payout_id}/mark-paid\x12\x83\x01\n" +
-	"\x10MarkPayoutFailed\x12%.affiliate.v1.MarkPayoutFailedRequest\x1a\x14.affiliate.v1.Payout\"2\x82\xd3\xe4\x93\x02,:\x01*2'/api/v1/payouts/{payout_id}/mark-failed\x12s\n" +
+	"\x10MarkPayoutFailed\x12%.affiliate.v1.MarkPayoutFailedRequest\x1a\x14.affiliate.v1.Payout\"2\x82\xd3\xe4\x93\x02,:\x01*2'/api/v1/payouts/{payout_id}/mark-failed\x12\x8d\x01\n" +
+	"\x13BulkMarkPayoutsPaid\x12(.affiliate.v1.BulkMarkPayoutsPaidRequest\x1a!.affiliate.v1.BulkPayoutsResponse\")\x82\xd3\xe4\x93\x02#:\x01*2\x1e/api/v1/payouts/bulk-mark-paid\x12\x93\x01\n" +
+	"\x15BulkMarkPayoutsFailed\x12*.affiliate.v1.BulkMarkPayoutsFailedRequest\x1a!.affiliate.v1.BulkPayoutsResponse\"+\x82\xd3\xe4\x93\x02%:\x01*2 /api/v1/payouts/bulk-mark-failed\x12s\n" +
 	"\vRetryPayout\x12 .affiliate.v1.RetryPayoutRequest\x1a\x14.affiliate.v1.Payout\",\x82\xd3\xe4\x93\x02&:\x01*2!/api/v1/payouts/{payout_id}/retry\x12v\n" +
 	"\fCancelPayout\x12!.affiliate.v1.CancelPayoutRequest\x1a\x14.affiliate.v1.Payout\"-\x82\xd3\xe4\x93\x02':\x01*2\"/api/v1/payouts/{payout_id}/cancel\x12\xbe\x01\n" +
 	"\x13ProposePayoutMethod\x12(.affiliate.v1.ProposePayoutMethodRequest\x1a\".affiliate.v1.PayoutMethodProposal\"Y\x82\xd3\xe4\x93\x02S:\x01*\x1aN/api/v1/programs/{program_id}/partners/{participant_id}/payout-method-proposal\x12\xdd\x01\n" +
@@ -3606,7 +3986,7 @@ func file_affiliate_v1_payout_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_payout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_affiliate_v1_payout_proto_goTypes = []any{
 	(PayoutStatus)(0),                            // 0: affiliate.v1.PayoutStatus
 	(PayoutBatchStatus)(0),                       // 1: affiliate.v1.PayoutBatchStatus
@@ -3631,132 +4011,149 @@ var file_affiliate_v1_payout_proto_goTypes = []any{
 	(*GetPayoutRequest)(nil),                     // 20: affiliate.v1.GetPayoutRequest
 	(*MarkPayoutPaidRequest)(nil),                // 21: affiliate.v1.MarkPayoutPaidRequest
 	(*MarkPayoutFailedRequest)(nil),              // 22: affiliate.v1.MarkPayoutFailedRequest
-	(*RetryPayoutRequest)(nil),                   // 23: affiliate.v1.RetryPayoutRequest
-	(*CancelPayoutRequest)(nil),                  // 24: affiliate.v1.CancelPayoutRequest
-	(*Payout)(nil),                               // 25: affiliate.v1.Payout
-	(*PayoutDetail)(nil),                         // 26: affiliate.v1.PayoutDetail
-	(*PayoutCommission)(nil),                     // 27: affiliate.v1.PayoutCommission
-	(*ListPartnerPayoutsRequest)(nil),            // 28: affiliate.v1.ListPartnerPayoutsRequest
-	(*ListPartnerPayoutsResponse)(nil),           // 29: affiliate.v1.ListPartnerPayoutsResponse
-	(*PartnerPayout)(nil),                        // 30: affiliate.v1.PartnerPayout
-	(*ProposePayoutMethodRequest)(nil),           // 31: affiliate.v1.ProposePayoutMethodRequest
-	(*WithdrawPayoutMethodProposalRequest)(nil),  // 32: affiliate.v1.WithdrawPayoutMethodProposalRequest
-	(*WithdrawPayoutMethodProposalResponse)(nil), // 33: affiliate.v1.WithdrawPayoutMethodProposalResponse
-	(*GetPartnerPayoutRequest)(nil),              // 34: affiliate.v1.GetPartnerPayoutRequest
-	(*PartnerPayoutDetail)(nil),                  // 35: affiliate.v1.PartnerPayoutDetail
-	(*PartnerPayoutCommission)(nil),              // 36: affiliate.v1.PartnerPayoutCommission
-	(*timestamppb.Timestamp)(nil),                // 37: google.protobuf.Timestamp
-	(PayoutMethod)(0),                            // 38: affiliate.v1.PayoutMethod
-	(Mode)(0),                                    // 39: affiliate.v1.Mode
-	(EventType)(0),                               // 40: affiliate.v1.EventType
-	(*httpbody.HttpBody)(nil),                    // 41: google.api.HttpBody
-	(*PayoutMethodProposal)(nil),                 // 42: affiliate.v1.PayoutMethodProposal
+	(*BulkMarkPayoutsPaidRequest)(nil),           // 23: affiliate.v1.BulkMarkPayoutsPaidRequest
+	(*PaidPayout)(nil),                           // 24: affiliate.v1.PaidPayout
+	(*BulkMarkPayoutsFailedRequest)(nil),         // 25: affiliate.v1.BulkMarkPayoutsFailedRequest
+	(*FailedPayout)(nil),                         // 26: affiliate.v1.FailedPayout
+	(*BulkPayoutsResponse)(nil),                  // 27: affiliate.v1.BulkPayoutsResponse
+	(*BulkPayoutResult)(nil),                     // 28: affiliate.v1.BulkPayoutResult
+	(*RetryPayoutRequest)(nil),                   // 29: affiliate.v1.RetryPayoutRequest
+	(*CancelPayoutRequest)(nil),                  // 30: affiliate.v1.CancelPayoutRequest
+	(*Payout)(nil),                               // 31: affiliate.v1.Payout
+	(*PayoutDetail)(nil),                         // 32: affiliate.v1.PayoutDetail
+	(*PayoutCommission)(nil),                     // 33: affiliate.v1.PayoutCommission
+	(*ListPartnerPayoutsRequest)(nil),            // 34: affiliate.v1.ListPartnerPayoutsRequest
+	(*ListPartnerPayoutsResponse)(nil),           // 35: affiliate.v1.ListPartnerPayoutsResponse
+	(*PartnerPayout)(nil),                        // 36: affiliate.v1.PartnerPayout
+	(*ProposePayoutMethodRequest)(nil),           // 37: affiliate.v1.ProposePayoutMethodRequest
+	(*WithdrawPayoutMethodProposalRequest)(nil),  // 38: affiliate.v1.WithdrawPayoutMethodProposalRequest
+	(*WithdrawPayoutMethodProposalResponse)(nil), // 39: affiliate.v1.WithdrawPayoutMethodProposalResponse
+	(*GetPartnerPayoutRequest)(nil),              // 40: affiliate.v1.GetPartnerPayoutRequest
+	(*PartnerPayoutDetail)(nil),                  // 41: affiliate.v1.PartnerPayoutDetail
+	(*PartnerPayoutCommission)(nil),              // 42: affiliate.v1.PartnerPayoutCommission
+	(*timestamppb.Timestamp)(nil),                // 43: google.protobuf.Timestamp
+	(PayoutMethod)(0),                            // 44: affiliate.v1.PayoutMethod
+	(Mode)(0),                                    // 45: affiliate.v1.Mode
+	(*BulkSummary)(nil),                          // 46: affiliate.v1.BulkSummary
+	(EventType)(0),                               // 47: affiliate.v1.EventType
+	(*httpbody.HttpBody)(nil),                    // 48: google.api.HttpBody
+	(*PayoutMethodProposal)(nil),                 // 49: affiliate.v1.PayoutMethodProposal
 }
 var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	6,  // 0: affiliate.v1.PayoutPreview.data:type_name -> affiliate.v1.PayoutPreviewLine
-	37, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
+	43, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 2: affiliate.v1.PayoutPreview.totals:type_name -> affiliate.v1.PayoutTotal
-	38, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
+	44, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
 	3,  // 4: affiliate.v1.PayoutPreviewLine.excluded_because:type_name -> affiliate.v1.PayoutExclusion
-	39, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
+	45, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
 	1,  // 6: affiliate.v1.PayoutBatch.status:type_name -> affiliate.v1.PayoutBatchStatus
-	37, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
+	43, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.PayoutBatch.totals:type_name -> affiliate.v1.PayoutTotal
 	10, // 9: affiliate.v1.PayoutBatch.by_status:type_name -> affiliate.v1.PayoutCounts
-	37, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
-	37, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
-	37, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
-	37, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
+	43, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
+	43, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
+	43, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
+	43, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
 	1,  // 14: affiliate.v1.ListPayoutBatchesRequest.status:type_name -> affiliate.v1.PayoutBatchStatus
 	9,  // 15: affiliate.v1.ListPayoutBatchesResponse.data:type_name -> affiliate.v1.PayoutBatch
 	2,  // 16: affiliate.v1.ExportPayoutBatchRequest.format:type_name -> affiliate.v1.PayoutExportFormat
 	0,  // 17: affiliate.v1.ListPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
-	25, // 18: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
-	37, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
-	39, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
-	0,  // 21: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
-	38, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
-	37, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
-	37, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
-	37, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
-	37, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
-	37, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
-	37, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
-	39, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
-	0,  // 30: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	38, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	37, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	37, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	37, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	37, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	37, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	37, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
-	27, // 38: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
-	37, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
-	0,  // 40: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
-	30, // 41: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
-	39, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
-	0,  // 43: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
-	38, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
-	37, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
-	37, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
-	37, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
-	37, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
-	37, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
-	38, // 50: affiliate.v1.ProposePayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
-	39, // 51: affiliate.v1.PartnerPayoutDetail.mode:type_name -> affiliate.v1.Mode
-	0,  // 52: affiliate.v1.PartnerPayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	38, // 53: affiliate.v1.PartnerPayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	37, // 54: affiliate.v1.PartnerPayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	37, // 55: affiliate.v1.PartnerPayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	37, // 56: affiliate.v1.PartnerPayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	37, // 57: affiliate.v1.PartnerPayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	37, // 58: affiliate.v1.PartnerPayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	36, // 59: affiliate.v1.PartnerPayoutDetail.commissions:type_name -> affiliate.v1.PartnerPayoutCommission
-	40, // 60: affiliate.v1.PartnerPayoutCommission.event_type:type_name -> affiliate.v1.EventType
-	37, // 61: affiliate.v1.PartnerPayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
-	37, // 62: affiliate.v1.PartnerPayoutCommission.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 63: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
-	8,  // 64: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
-	18, // 65: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
-	20, // 66: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
-	11, // 67: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
-	13, // 68: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
-	14, // 69: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
-	16, // 70: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
-	15, // 71: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
-	17, // 72: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
-	21, // 73: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
-	22, // 74: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
-	23, // 75: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
-	24, // 76: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
-	31, // 77: affiliate.v1.PayoutService.ProposePayoutMethod:input_type -> affiliate.v1.ProposePayoutMethodRequest
-	32, // 78: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:input_type -> affiliate.v1.WithdrawPayoutMethodProposalRequest
-	28, // 79: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
-	34, // 80: affiliate.v1.PayoutService.GetPartnerPayout:input_type -> affiliate.v1.GetPartnerPayoutRequest
-	5,  // 81: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
-	9,  // 82: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	19, // 83: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
-	26, // 84: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
-	12, // 85: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
-	9,  // 86: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 87: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 88: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 89: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	41, // 90: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
-	25, // 91: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
-	25, // 92: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
-	25, // 93: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
-	25, // 94: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
-	42, // 95: affiliate.v1.PayoutService.ProposePayoutMethod:output_type -> affiliate.v1.PayoutMethodProposal
-	33, // 96: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:output_type -> affiliate.v1.WithdrawPayoutMethodProposalResponse
-	29, // 97: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
-	35, // 98: affiliate.v1.PayoutService.GetPartnerPayout:output_type -> affiliate.v1.PartnerPayoutDetail
-	81, // [81:99] is the sub-list for method output_type
-	63, // [63:81] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	31, // 18: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
+	43, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
+	24, // 20: affiliate.v1.BulkMarkPayoutsPaidRequest.payouts:type_name -> affiliate.v1.PaidPayout
+	43, // 21: affiliate.v1.PaidPayout.paid_at:type_name -> google.protobuf.Timestamp
+	26, // 22: affiliate.v1.BulkMarkPayoutsFailedRequest.payouts:type_name -> affiliate.v1.FailedPayout
+	46, // 23: affiliate.v1.BulkPayoutsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	28, // 24: affiliate.v1.BulkPayoutsResponse.results:type_name -> affiliate.v1.BulkPayoutResult
+	0,  // 25: affiliate.v1.BulkPayoutResult.status:type_name -> affiliate.v1.PayoutStatus
+	45, // 26: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
+	0,  // 27: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
+	44, // 28: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
+	43, // 29: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
+	43, // 30: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
+	43, // 31: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
+	43, // 32: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
+	43, // 33: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
+	43, // 34: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
+	45, // 35: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
+	0,  // 36: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
+	44, // 37: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	43, // 38: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	43, // 39: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	43, // 40: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	43, // 41: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	43, // 42: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	43, // 43: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
+	33, // 44: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
+	43, // 45: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	0,  // 46: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
+	36, // 47: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
+	45, // 48: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
+	0,  // 49: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
+	44, // 50: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
+	43, // 51: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
+	43, // 52: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
+	43, // 53: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
+	43, // 54: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
+	43, // 55: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
+	44, // 56: affiliate.v1.ProposePayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
+	45, // 57: affiliate.v1.PartnerPayoutDetail.mode:type_name -> affiliate.v1.Mode
+	0,  // 58: affiliate.v1.PartnerPayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
+	44, // 59: affiliate.v1.PartnerPayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	43, // 60: affiliate.v1.PartnerPayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	43, // 61: affiliate.v1.PartnerPayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	43, // 62: affiliate.v1.PartnerPayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	43, // 63: affiliate.v1.PartnerPayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	43, // 64: affiliate.v1.PartnerPayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	42, // 65: affiliate.v1.PartnerPayoutDetail.commissions:type_name -> affiliate.v1.PartnerPayoutCommission
+	47, // 66: affiliate.v1.PartnerPayoutCommission.event_type:type_name -> affiliate.v1.EventType
+	43, // 67: affiliate.v1.PartnerPayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	43, // 68: affiliate.v1.PartnerPayoutCommission.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 69: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
+	8,  // 70: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
+	18, // 71: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
+	20, // 72: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	11, // 73: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
+	13, // 74: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
+	14, // 75: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
+	16, // 76: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
+	15, // 77: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
+	17, // 78: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
+	21, // 79: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
+	22, // 80: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
+	23, // 81: affiliate.v1.PayoutService.BulkMarkPayoutsPaid:input_type -> affiliate.v1.BulkMarkPayoutsPaidRequest
+	25, // 82: affiliate.v1.PayoutService.BulkMarkPayoutsFailed:input_type -> affiliate.v1.BulkMarkPayoutsFailedRequest
+	29, // 83: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
+	30, // 84: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
+	37, // 85: affiliate.v1.PayoutService.ProposePayoutMethod:input_type -> affiliate.v1.ProposePayoutMethodRequest
+	38, // 86: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:input_type -> affiliate.v1.WithdrawPayoutMethodProposalRequest
+	34, // 87: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
+	40, // 88: affiliate.v1.PayoutService.GetPartnerPayout:input_type -> affiliate.v1.GetPartnerPayoutRequest
+	5,  // 89: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
+	9,  // 90: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	19, // 91: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
+	32, // 92: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	12, // 93: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
+	9,  // 94: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 95: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 96: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 97: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	48, // 98: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
+	31, // 99: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
+	31, // 100: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
+	27, // 101: affiliate.v1.PayoutService.BulkMarkPayoutsPaid:output_type -> affiliate.v1.BulkPayoutsResponse
+	27, // 102: affiliate.v1.PayoutService.BulkMarkPayoutsFailed:output_type -> affiliate.v1.BulkPayoutsResponse
+	31, // 103: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
+	31, // 104: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
+	49, // 105: affiliate.v1.PayoutService.ProposePayoutMethod:output_type -> affiliate.v1.PayoutMethodProposal
+	39, // 106: affiliate.v1.PayoutService.WithdrawPayoutMethodProposal:output_type -> affiliate.v1.WithdrawPayoutMethodProposalResponse
+	35, // 107: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
+	41, // 108: affiliate.v1.PayoutService.GetPartnerPayout:output_type -> affiliate.v1.PartnerPayoutDetail
+	89, // [89:109] is the sub-list for method output_type
+	69, // [69:89] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_payout_proto_init() }
@@ -3764,6 +4161,7 @@ func file_affiliate_v1_payout_proto_init() {
 	if File_affiliate_v1_payout_proto != nil {
 		return
 	}
+	file_affiliate_v1_bulk_proto_init()
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_event_type_proto_init()
 	file_affiliate_v1_options_proto_init()
@@ -3774,19 +4172,20 @@ func file_affiliate_v1_payout_proto_init() {
 	file_affiliate_v1_payout_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[14].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[21].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[22].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[24].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[26].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[27].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[31].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[28].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[30].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[32].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[33].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_payout_proto_rawDesc), len(file_affiliate_v1_payout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   33,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2821,6 +2821,871 @@ var _ interface {
 	ErrorName() string
 } = MarkPayoutFailedRequestValidationError{}
 
+// Validate checks the field values on BulkMarkPayoutsPaidRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkMarkPayoutsPaidRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkMarkPayoutsPaidRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkMarkPayoutsPaidRequestMultiError, or nil if none found.
+func (m *BulkMarkPayoutsPaidRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkMarkPayoutsPaidRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := len(m.GetPayouts()); l < 1 || l > 100 {
+		err := BulkMarkPayoutsPaidRequestValidationError{
+			field:  "Payouts",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetPayouts() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkMarkPayoutsPaidRequestValidationError{
+						field:  fmt.Sprintf("Payouts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkMarkPayoutsPaidRequestValidationError{
+						field:  fmt.Sprintf("Payouts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkMarkPayoutsPaidRequestValidationError{
+					field:  fmt.Sprintf("Payouts[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkMarkPayoutsPaidRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkMarkPayoutsPaidRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkMarkPayoutsPaidRequest.ValidateAll() if
+// the designated constraints aren't met.
+type BulkMarkPayoutsPaidRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkMarkPayoutsPaidRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkMarkPayoutsPaidRequestMultiError) AllErrors() []error { return m }
+
+// BulkMarkPayoutsPaidRequestValidationError is the validation error returned
+// by BulkMarkPayoutsPaidRequest.Validate if the designated constraints aren't met.
+type BulkMarkPayoutsPaidRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkMarkPayoutsPaidRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkMarkPayoutsPaidRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkMarkPayoutsPaidRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkMarkPayoutsPaidRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkMarkPayoutsPaidRequestValidationError) ErrorName() string {
+	return "BulkMarkPayoutsPaidRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkMarkPayoutsPaidRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkMarkPayoutsPaidRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkMarkPayoutsPaidRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkMarkPayoutsPaidRequestValidationError{}
+
+// Validate checks the field values on PaidPayout with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *PaidPayout) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PaidPayout with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in PaidPayoutMultiError, or
+// nil if none found.
+func (m *PaidPayout) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PaidPayout) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if err := m._validateUuid(m.GetPayoutId()); err != nil {
+		err = PaidPayoutValidationError{
+			field:  "PayoutId",
+			reason: "value must be a valid UUID",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetReference()); l < 1 || l > 200 {
+		err := PaidPayoutValidationError{
+			field:  "Reference",
+			reason: "value length must be between 1 and 200 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if all {
+		switch v := interface{}(m.GetPaidAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PaidPayoutValidationError{
+					field:  "PaidAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PaidPayoutValidationError{
+					field:  "PaidAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPaidAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PaidPayoutValidationError{
+				field:  "PaidAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return PaidPayoutMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *PaidPayout) _validateUuid(uuid string) error {
+	if matched := _payout_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// PaidPayoutMultiError is an error wrapping multiple validation errors
+// returned by PaidPayout.ValidateAll() if the designated constraints aren't met.
+type PaidPayoutMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PaidPayoutMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PaidPayoutMultiError) AllErrors() []error { return m }
+
+// PaidPayoutValidationError is the validation error returned by
+// PaidPayout.Validate if the designated constraints aren't met.
+type PaidPayoutValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PaidPayoutValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PaidPayoutValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PaidPayoutValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PaidPayoutValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PaidPayoutValidationError) ErrorName() string { return "PaidPayoutValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PaidPayoutValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPaidPayout.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PaidPayoutValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PaidPayoutValidationError{}
+
+// Validate checks the field values on BulkMarkPayoutsFailedRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkMarkPayoutsFailedRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkMarkPayoutsFailedRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkMarkPayoutsFailedRequestMultiError, or nil if none found.
+func (m *BulkMarkPayoutsFailedRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkMarkPayoutsFailedRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := len(m.GetPayouts()); l < 1 || l > 100 {
+		err := BulkMarkPayoutsFailedRequestValidationError{
+			field:  "Payouts",
+			reason: "value must contain between 1 and 100 items, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	for idx, item := range m.GetPayouts() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkMarkPayoutsFailedRequestValidationError{
+						field:  fmt.Sprintf("Payouts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkMarkPayoutsFailedRequestValidationError{
+						field:  fmt.Sprintf("Payouts[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkMarkPayoutsFailedRequestValidationError{
+					field:  fmt.Sprintf("Payouts[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkMarkPayoutsFailedRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkMarkPayoutsFailedRequestMultiError is an error wrapping multiple
+// validation errors returned by BulkMarkPayoutsFailedRequest.ValidateAll() if
+// the designated constraints aren't met.
+type BulkMarkPayoutsFailedRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkMarkPayoutsFailedRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkMarkPayoutsFailedRequestMultiError) AllErrors() []error { return m }
+
+// BulkMarkPayoutsFailedRequestValidationError is the validation error returned
+// by BulkMarkPayoutsFailedRequest.Validate if the designated constraints
+// aren't met.
+type BulkMarkPayoutsFailedRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkMarkPayoutsFailedRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkMarkPayoutsFailedRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkMarkPayoutsFailedRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkMarkPayoutsFailedRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkMarkPayoutsFailedRequestValidationError) ErrorName() string {
+	return "BulkMarkPayoutsFailedRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkMarkPayoutsFailedRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkMarkPayoutsFailedRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkMarkPayoutsFailedRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkMarkPayoutsFailedRequestValidationError{}
+
+// Validate checks the field values on FailedPayout with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *FailedPayout) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on FailedPayout with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in FailedPayoutMultiError, or
+// nil if none found.
+func (m *FailedPayout) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *FailedPayout) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if err := m._validateUuid(m.GetPayoutId()); err != nil {
+		err = FailedPayoutValidationError{
+			field:  "PayoutId",
+			reason: "value must be a valid UUID",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetReason()); l < 1 || l > 500 {
+		err := FailedPayoutValidationError{
+			field:  "Reason",
+			reason: "value length must be between 1 and 500 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return FailedPayoutMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *FailedPayout) _validateUuid(uuid string) error {
+	if matched := _payout_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// FailedPayoutMultiError is an error wrapping multiple validation errors
+// returned by FailedPayout.ValidateAll() if the designated constraints aren't met.
+type FailedPayoutMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m FailedPayoutMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m FailedPayoutMultiError) AllErrors() []error { return m }
+
+// FailedPayoutValidationError is the validation error returned by
+// FailedPayout.Validate if the designated constraints aren't met.
+type FailedPayoutValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e FailedPayoutValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e FailedPayoutValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e FailedPayoutValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e FailedPayoutValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e FailedPayoutValidationError) ErrorName() string { return "FailedPayoutValidationError" }
+
+// Error satisfies the builtin error interface
+func (e FailedPayoutValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sFailedPayout.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = FailedPayoutValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = FailedPayoutValidationError{}
+
+// Validate checks the field values on BulkPayoutsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *BulkPayoutsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkPayoutsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkPayoutsResponseMultiError, or nil if none found.
+func (m *BulkPayoutsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkPayoutsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if all {
+		switch v := interface{}(m.GetSummary()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, BulkPayoutsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, BulkPayoutsResponseValidationError{
+					field:  "Summary",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetSummary()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return BulkPayoutsResponseValidationError{
+				field:  "Summary",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetResults() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, BulkPayoutsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, BulkPayoutsResponseValidationError{
+						field:  fmt.Sprintf("Results[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return BulkPayoutsResponseValidationError{
+					field:  fmt.Sprintf("Results[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return BulkPayoutsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkPayoutsResponseMultiError is an error wrapping multiple validation
+// errors returned by BulkPayoutsResponse.ValidateAll() if the designated
+// constraints aren't met.
+type BulkPayoutsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkPayoutsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkPayoutsResponseMultiError) AllErrors() []error { return m }
+
+// BulkPayoutsResponseValidationError is the validation error returned by
+// BulkPayoutsResponse.Validate if the designated constraints aren't met.
+type BulkPayoutsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkPayoutsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkPayoutsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkPayoutsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkPayoutsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkPayoutsResponseValidationError) ErrorName() string {
+	return "BulkPayoutsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e BulkPayoutsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkPayoutsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkPayoutsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkPayoutsResponseValidationError{}
+
+// Validate checks the field values on BulkPayoutResult with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *BulkPayoutResult) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on BulkPayoutResult with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// BulkPayoutResultMultiError, or nil if none found.
+func (m *BulkPayoutResult) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *BulkPayoutResult) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for PayoutId
+
+	// no validation rules for Success
+
+	// no validation rules for StatusCode
+
+	// no validation rules for Status
+
+	if m.Code != nil {
+		// no validation rules for Code
+	}
+
+	if m.Message != nil {
+		// no validation rules for Message
+	}
+
+	if len(errors) > 0 {
+		return BulkPayoutResultMultiError(errors)
+	}
+
+	return nil
+}
+
+// BulkPayoutResultMultiError is an error wrapping multiple validation errors
+// returned by BulkPayoutResult.ValidateAll() if the designated constraints
+// aren't met.
+type BulkPayoutResultMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m BulkPayoutResultMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m BulkPayoutResultMultiError) AllErrors() []error { return m }
+
+// BulkPayoutResultValidationError is the validation error returned by
+// BulkPayoutResult.Validate if the designated constraints aren't met.
+type BulkPayoutResultValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e BulkPayoutResultValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e BulkPayoutResultValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e BulkPayoutResultValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e BulkPayoutResultValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e BulkPayoutResultValidationError) ErrorName() string { return "BulkPayoutResultValidationError" }
+
+// Error satisfies the builtin error interface
+func (e BulkPayoutResultValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sBulkPayoutResult.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = BulkPayoutResultValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = BulkPayoutResultValidationError{}
+
 // Validate checks the field values on RetryPayoutRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -32,6 +32,8 @@ const (
 	PayoutService_ExportPayoutBatch_FullMethodName            = "/affiliate.v1.PayoutService/ExportPayoutBatch"
 	PayoutService_MarkPayoutPaid_FullMethodName               = "/affiliate.v1.PayoutService/MarkPayoutPaid"
 	PayoutService_MarkPayoutFailed_FullMethodName             = "/affiliate.v1.PayoutService/MarkPayoutFailed"
+	PayoutService_BulkMarkPayoutsPaid_FullMethodName          = "/affiliate.v1.PayoutService/BulkMarkPayoutsPaid"
+	PayoutService_BulkMarkPayoutsFailed_FullMethodName        = "/affiliate.v1.PayoutService/BulkMarkPayoutsFailed"
 	PayoutService_RetryPayout_FullMethodName                  = "/affiliate.v1.PayoutService/RetryPayout"
 	PayoutService_CancelPayout_FullMethodName                 = "/affiliate.v1.PayoutService/CancelPayout"
 	PayoutService_ProposePayoutMethod_FullMethodName          = "/affiliate.v1.PayoutService/ProposePayoutMethod"
@@ -175,6 +177,20 @@ type PayoutServiceClient interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(ctx context.Context, in *MarkPayoutFailedRequest, opts ...grpc.CallOption) (*Payout, error)
+	// BulkMarkPayoutsPaid marks up to 100 payouts as paid, each in a transaction of its own. The
+	// payouts can be in several batches and programmes.
+	//
+	// The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+	BulkMarkPayoutsPaid(ctx context.Context, in *BulkMarkPayoutsPaidRequest, opts ...grpc.CallOption) (*BulkPayoutsResponse, error)
+	// BulkMarkPayoutsFailed records that up to 100 payouts could not be paid, each in a
+	// transaction of its own. The payouts can be in several batches and programmes.
+	//
+	// The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+	BulkMarkPayoutsFailed(ctx context.Context, in *BulkMarkPayoutsFailedRequest, opts ...grpc.CallOption) (*BulkPayoutsResponse, error)
 	// RetryPayout makes a failed payout pending again, to the same account. The payout keeps
 	// the commissions that are still payable and not in another payout. Debts of the
 	// participant reduce it. Later commissions and bonuses are left for the next batch.
@@ -342,6 +358,26 @@ func (c *payoutServiceClient) MarkPayoutFailed(ctx context.Context, in *MarkPayo
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Payout)
 	err := c.cc.Invoke(ctx, PayoutService_MarkPayoutFailed_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *payoutServiceClient) BulkMarkPayoutsPaid(ctx context.Context, in *BulkMarkPayoutsPaidRequest, opts ...grpc.CallOption) (*BulkPayoutsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkPayoutsResponse)
+	err := c.cc.Invoke(ctx, PayoutService_BulkMarkPayoutsPaid_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *payoutServiceClient) BulkMarkPayoutsFailed(ctx context.Context, in *BulkMarkPayoutsFailedRequest, opts ...grpc.CallOption) (*BulkPayoutsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkPayoutsResponse)
+	err := c.cc.Invoke(ctx, PayoutService_BulkMarkPayoutsFailed_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -543,6 +579,20 @@ type PayoutServiceServer interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(context.Context, *MarkPayoutFailedRequest) (*Payout, error)
+	// BulkMarkPayoutsPaid marks up to 100 payouts as paid, each in a transaction of its own. The
+	// payouts can be in several batches and programmes.
+	//
+	// The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+	BulkMarkPayoutsPaid(context.Context, *BulkMarkPayoutsPaidRequest) (*BulkPayoutsResponse, error)
+	// BulkMarkPayoutsFailed records that up to 100 payouts could not be paid, each in a
+	// transaction of its own. The payouts can be in several batches and programmes.
+	//
+	// The status is 200 if all were marked, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no payout was marked. The body has the results too.
+	BulkMarkPayoutsFailed(context.Context, *BulkMarkPayoutsFailedRequest) (*BulkPayoutsResponse, error)
 	// RetryPayout makes a failed payout pending again, to the same account. The payout keeps
 	// the commissions that are still payable and not in another payout. Debts of the
 	// participant reduce it. Later commissions and bonuses are left for the next batch.
@@ -622,6 +672,12 @@ func (UnimplementedPayoutServiceServer) MarkPayoutPaid(context.Context, *MarkPay
 }
 func (UnimplementedPayoutServiceServer) MarkPayoutFailed(context.Context, *MarkPayoutFailedRequest) (*Payout, error) {
 	return nil, status.Error(codes.Unimplemented, "method MarkPayoutFailed not implemented")
+}
+func (UnimplementedPayoutServiceServer) BulkMarkPayoutsPaid(context.Context, *BulkMarkPayoutsPaidRequest) (*BulkPayoutsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkMarkPayoutsPaid not implemented")
+}
+func (UnimplementedPayoutServiceServer) BulkMarkPayoutsFailed(context.Context, *BulkMarkPayoutsFailedRequest) (*BulkPayoutsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkMarkPayoutsFailed not implemented")
 }
 func (UnimplementedPayoutServiceServer) RetryPayout(context.Context, *RetryPayoutRequest) (*Payout, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryPayout not implemented")
@@ -871,6 +927,42 @@ func _PayoutService_MarkPayoutFailed_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PayoutService_BulkMarkPayoutsPaid_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkMarkPayoutsPaidRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).BulkMarkPayoutsPaid(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_BulkMarkPayoutsPaid_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).BulkMarkPayoutsPaid(ctx, req.(*BulkMarkPayoutsPaidRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PayoutService_BulkMarkPayoutsFailed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkMarkPayoutsFailedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).BulkMarkPayoutsFailed(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_BulkMarkPayoutsFailed_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).BulkMarkPayoutsFailed(ctx, req.(*BulkMarkPayoutsFailedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PayoutService_RetryPayout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RetryPayoutRequest)
 	if err := dec(in); err != nil {
@@ -1029,6 +1121,14 @@ var PayoutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MarkPayoutFailed",
 			Handler:    _PayoutService_MarkPayoutFailed_Handler,
+		},
+		{
+			MethodName: "BulkMarkPayoutsPaid",
+			Handler:    _PayoutService_BulkMarkPayoutsPaid_Handler,
+		},
+		{
+			MethodName: "BulkMarkPayoutsFailed",
+			Handler:    _PayoutService_BulkMarkPayoutsFailed_Handler,
 		},
 		{
 			MethodName: "RetryPayout",

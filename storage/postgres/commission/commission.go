@@ -18,17 +18,9 @@ import (
 var columns = postgres.Columns[commission.Commission]("c")
 
 // reviewerName returns an expression for the current name of a reviewer of commissions c: a
-// member or a service token of the workspace. actor is an expression for the id of the
-// reviewer, which can be null or the word "system". The names are read by subqueries for
-// each row. With a join, Postgres could read the users of all workspaces.
+// member or a service token of the workspace.
 func reviewerName(actor string) string {
-	return `case when ` + actor + ` ~ '^[0-9a-f-]{36}$' then coalesce(
-		(
-			select u.name from users u join members m on m.user_id = u.id
-			where u.id = (` + actor + `)::uuid and u.erased_at is null and m.workspace_id = c.workspace_id
-		),
-		(select 'service:' || s.name from service_tokens s where s.workspace_id = c.workspace_id and s.id = (` + actor + `)::uuid)
-	) end`
+	return postgres.ActorName(actor, "c.workspace_id")
 }
 
 var insertCommissions = postgres.RowsOf[commission.Commission](`insert into commissions ({columns}) values {rows}`)

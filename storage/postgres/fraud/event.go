@@ -50,9 +50,10 @@ func Events(c conversion.Conversion, d attribution.Decision) []affiliate.Event {
 
 // fraudEventColumns select fraud.Event from fraud_events f and fraudEventJoins. A list applies
 // its limit before these joins.
-const fraudEventColumns = `
+var fraudEventColumns = `
 	f.id, f.workspace_id, f.mode, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
-	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
+	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by,
+	` + postgres.ActorName("f.resolved_by::text", "f.workspace_id") + ` as resolved_by_name, f.resolved_at, f.created_at`
 
 const fraudEventJoins = `
 	join programs p on p.workspace_id = f.workspace_id and p.mode = f.mode and p.id = f.program_id
@@ -110,15 +111,19 @@ func ListEvents(
 	return events, total, err
 }
 
-const lockFraudEvent = `
+var selectFraudEvent = `
 	select ` + fraudEventColumns + `
 	from fraud_events f` + fraudEventJoins + `
-	where f.workspace_id = $1 and f.mode = $2 and f.id = $3
-	for no key update of f`
+	where f.workspace_id = $1 and f.mode = $2 and f.id = $3`
+
+// GetEvent returns a fraud event. Errors: NOT_FOUND.
+func GetEvent(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id fraud.EventID) (fraud.Event, error) {
+	return postgres.OneRow[fraud.Event](db.Query(ctx, selectFraudEvent, scope.Workspace, scope.Mode, id))
+}
 
 // LockEvent locks a fraud event and reads it. Errors: NOT_FOUND.
 func LockEvent(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id fraud.EventID) (fraud.Event, error) {
-	return postgres.OneRow[fraud.Event](tx.Query(ctx, lockFraudEvent, scope.Workspace, scope.Mode, id))
+	return postgres.OneRow[fraud.Event](tx.Query(ctx, selectFraudEvent+` for no key update of f`, scope.Workspace, scope.Mode, id))
 }
 
 // UpdateResolution stores the resolution of an event that the transaction has locked.
