@@ -37,6 +37,12 @@ const areas: Record<string, ComponentType> = {
   "/conversions/:id": lazy(() => import("./conversions/ConversionDetail")),
   "/partners": lazy(() => import("./partners/Partners")),
   "/programs/:program/partners/:id": lazy(() => import("./partners/PartnerDetail")),
+  "/payouts": lazy(() => import("./payouts/Payouts")),
+  "/payouts/new": lazy(() => import("./payouts/NewBatch")),
+  "/payouts/batches/:id": lazy(() => import("./payouts/BatchDetail")),
+  "/payouts/:id": lazy(() => import("./payouts/PayoutDetail")),
+  "/webhooks": lazy(() => import("./webhooks/Webhooks")),
+  "/webhooks/:id": lazy(() => import("./webhooks/WebhookDetail")),
   "/notifications": lazy(() => import("../app/notifications/Notifications")),
   "/settings/account": lazy(() => import("./settings/Account")),
 };

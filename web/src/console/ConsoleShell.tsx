@@ -16,6 +16,8 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/commissions", text: t.areas.commissions, icon: "coins" },
         { address: "/partners", text: t.areas.partners, icon: "people" },
         { address: "/conversions", text: t.areas.conversions, icon: "cart" },
+        { address: "/payouts", text: t.areas.payouts, icon: "payout" },
+        { address: "/webhooks", text: t.areas.webhooks, icon: "plug", isRare: true },
       ]}
       settings="/settings/account"
       notice={<SecondFactorNotice />}

@@ -3,6 +3,8 @@ import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
 import partners from "./partners/de";
+import payouts from "./payouts/de";
+import webhooks from "./webhooks/de";
 
 /** The texts of the console in German. */
 const de: typeof en = {
@@ -36,8 +38,12 @@ const de: typeof en = {
     commissions: "Provisionen",
     partners: "Partner",
     conversions: "Verkäufe",
+    payouts: "Auszahlungen",
+    webhooks: "Webhooks",
   },
   needsSecondFactor: "Ihr Arbeitsbereich verlangt einen zweiten Faktor. Bis Sie ihn einschalten, können Sie nur lesen.",
+  stored: "Ich habe es gespeichert",
+  conflict: "Jemand anderes hat das inzwischen geändert. Das ist der neue Stand:",
   profile: { account: "Ihr Konto", title: "Profil", workspace: "Arbeitsbereich", role: "Rolle" },
   filter: {
     program: "Programm",
@@ -107,6 +113,8 @@ const de: typeof en = {
   commissions,
   conversions,
   partners,
+  payouts,
+  webhooks,
 };
 
 export default de;

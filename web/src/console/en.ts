@@ -2,6 +2,8 @@ import shared from "../i18n/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
 import partners from "./partners/en";
+import payouts from "./payouts/en";
+import webhooks from "./webhooks/en";
 
 /** The texts of the console in English. de.ts has the same texts in German. Each area has a file of its own. */
 const en = {
@@ -35,8 +37,12 @@ const en = {
     commissions: "Commissions",
     partners: "Partners",
     conversions: "Conversions",
+    payouts: "Payouts",
+    webhooks: "Webhooks",
   },
   needsSecondFactor: "Your workspace requires a second factor. Until you turn it on, you can only read.",
+  stored: "I have stored it",
+  conflict: "Somebody else has changed this in the meantime. This is the new state:",
   profile: { account: "Your account", title: "Profile", workspace: "Workspace", role: "Role" },
   filter: {
     program: "Programme",
@@ -106,6 +112,8 @@ const en = {
   commissions,
   conversions,
   partners,
+  payouts,
+  webhooks,
 };
 
 export default en;

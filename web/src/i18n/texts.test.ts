@@ -20,6 +20,7 @@ const same = [
   ...["settings.exportTitle", "areas.links", "links.title", "links.code", "links.subId", "links.tagMedium", "commissions.status", "payouts.status"],
   ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
   ...["commissions.partner", "conversions.partner", "conversions.source.stripe", "partners.code", "partners.links", "partners.name", "partners.one"],
+  ...["areas.webhooks", "webhooks.title", "webhooks.one", "webhooks.httpStatus", "payouts.partner", "payouts.inCurrency", "payouts.formats.paypal", "payouts.formats.wise", "payouts.format"],
 ];
 
 test("German has another text for each English one", () => {

@@ -125,6 +125,8 @@ export interface Selection<T> {
   onChange: (ids: ReadonlySet<string>) => void;
   /** The name of a row for its checkbox. */
   name: (row: T) => string;
+  /** Whether a row can be selected. Default: all rows. */
+  isSelectable?: (row: T) => boolean;
 }
 
 /** The order of a table that is in the address, as the service names it. Default: the newest first. */
@@ -173,11 +175,13 @@ export function Table<T extends { id: string }>({
             <tr key={row.id} data-selected={selection?.ids.has(row.id) || undefined}>
               {selection && (
                 <td className={css.select}>
-                  <Checkbox
-                    aria-label={t.table.select(selection.name(row))}
-                    isSelected={selection.ids.has(row.id)}
-                    onChange={(on) => selection.onChange(changed(selection.ids, row.id, on))}
-                  />
+                  {(selection.isSelectable?.(row) ?? true) && (
+                    <Checkbox
+                      aria-label={t.table.select(selection.name(row))}
+                      isSelected={selection.ids.has(row.id)}
+                      onChange={(on) => selection.onChange(changed(selection.ids, row.id, on))}
+                    />
+                  )}
                 </td>
               )}
               {columns.map(({ name, cell, number, lead }) => (
