@@ -33,6 +33,7 @@ const de: typeof en = {
       product_updates: "Neues vom Dienst",
     },
   },
+  method: { ...shared.method, manual: "Von Hand", external: "Außerhalb der Konsole" },
   areas: {
     overview: "Überblick",
     commissions: "Provisionen",

@@ -32,6 +32,7 @@ const en = {
       product_updates: "News of the service",
     },
   },
+  method: { ...shared.method, manual: "By hand", external: "Outside of the console" },
   areas: {
     overview: "Overview",
     commissions: "Commissions",

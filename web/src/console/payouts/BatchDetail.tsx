@@ -34,7 +34,7 @@ export default function BatchDetail() {
             <>
               <State batch={batch} />
               {isSent && can("ExportPayoutBatch") && <Files batch={batch} />}
-              {isSent && can("MarkPayoutPaid") && <Results batch={batch} />}
+              {can("MarkPayoutPaid") && <Results batch={batch} />}
             </>
           );
         }}

@@ -9,7 +9,7 @@ import { Select } from "../../kit/choices";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
 import { Empty, Failure, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, Page, Pages, pageSize, Stat, Stats, Table, usePage } from "../../kit/page";
+import { Card, Facts, Page, Pages, pageSize, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { usePrograms } from "../data";
 import { useTexts } from "../texts";
@@ -55,11 +55,13 @@ export default function NewBatch() {
                   {t.payouts.nothingPayableHint}
                 </Empty>
               ) : (
-                <Stats>
-                  {totals.map(({ currency, amountCents, payoutCount }) => (
-                    <Stat key={currency} name={t.payouts.inCurrency(currency)} value={f.money(amountCents, currency)} note={t.payouts.payoutCount(f.number(payoutCount), payoutCount === 1)} />
-                  ))}
-                </Stats>
+                <Facts
+                  amounts
+                  rows={totals.map(({ currency, amountCents, payoutCount }) => [
+                    t.payouts.totalOf(currency, f.number(payoutCount), payoutCount === 1),
+                    <strong>{f.money(amountCents, currency)}</strong>,
+                  ])}
+                />
               )}
               {excluded > 0 && part === "payable" && (
                 <Notice
@@ -157,10 +159,13 @@ function Lines({ part, lines, stale }: { part: Part; lines: Line[]; stale: boole
         { name: t.payouts.partner, cell: (row) => <Link href={`/programs/${row.programId}/partners/${row.participantId}`}>{row.partnerName}</Link>, lead: true },
         { name: t.filter.program, cell: (row) => row.programName },
         { name: t.payouts.method, cell: (row) => (row.method ? t.method[row.method] : t.payouts.noMethod) },
-        { name: t.payouts.commissions, cell: (row) => t.payouts.count(f.money(row.commissionCents, row.currency), f.number(row.commissionCount)), number: true },
-        { name: t.payouts.adjustments, cell: (row) => f.money(row.adjustmentCents, row.currency), number: true },
+        ...(part === "payable"
+          ? [
+              { name: t.payouts.commissions, cell: (row: Line) => t.payouts.count(f.money(row.commissionCents, row.currency), f.number(row.commissionCount)), number: true },
+              { name: t.payouts.adjustments, cell: (row: Line) => f.money(row.adjustmentCents, row.currency), number: true },
+            ]
+          : [{ name: t.payouts.why, cell: (row: Line) => <Reason line={row} /> }]),
         { name: t.payouts.amount, cell: (row) => f.money(row.amountCents, row.currency), number: true },
-        ...(part === "excluded" ? [{ name: t.payouts.why, cell: (row: Line) => <Reason line={row} /> }] : []),
       ]}
     />
   );

@@ -46,6 +46,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
   const filters = useFilters();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<ReadonlyMap<string, string>>(new Map());
+  const [done, setDone] = useState("");
   const query = useQuery({
     ...paged,
     queryKey: [mode, "payouts", "list", batchId, filters, page],
@@ -58,6 +59,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
   return (
     <>
       <Filters inBatch={batchId !== undefined} />
+      {done && <Done key={done}>{done}</Done>}
       <Loaded query={query}>
         {({ data, total, capped }) => {
           if (data.length === 0) {
@@ -96,7 +98,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
                   },
                   { name: t.filter.program, cell: (row) => row.programName },
                   { name: t.payouts.method, cell: (row) => row.method && t.method[row.method] },
-                  { name: t.payouts.created, cell: (row) => row.createdAt && f.time(row.createdAt), sorted: true },
+                  ...(batchId ? [] : [{ name: t.payouts.created, cell: (row: Payout) => row.createdAt && f.time(row.createdAt), sorted: true }]),
                   { name: t.payouts.amount, cell: (row) => f.money(row.amountCents, row.currency), number: true },
                   { name: t.payouts.reference, cell: (row) => row.reference ?? row.failureReason ?? "–" },
                   { name: t.payouts.status, cell: (row) => <PayoutBadge status={row.status} /> },
@@ -107,7 +109,8 @@ export function PayoutList({ batchId }: { batchId?: string }) {
                   rows={open}
                   selected={selected}
                   onSelect={setSelected}
-                  onDone={(refused) => {
+                  onDone={(refused, text) => {
+                    setDone(text);
                     setMessages(refused);
                     setSelected(new Set(refused.keys()));
                   }}
@@ -156,16 +159,14 @@ function Bulk({
   rows: Payout[];
   selected: ReadonlySet<string>;
   onSelect: (ids: ReadonlySet<string>) => void;
-  onDone: (refused: ReadonlyMap<string, string>) => void;
+  onDone: (refused: ReadonlyMap<string, string>, text: string) => void;
 }) {
   const { t, f } = useTexts();
   const [dialog, setDialog] = useState<"paid" | "failed" | null>(null);
-  const [done, setDone] = useState("");
   const chosen = rows.filter(({ id }) => selected.has(id));
   const sums = sumsOf(chosen, f);
   return (
     <>
-      {done && <Done key={done}>{done}</Done>}
       <div className={kit.bulk}>
         <Checkbox isSelected={chosen.length === rows.length} onChange={(all) => onSelect(new Set(all ? rows.map(({ id }) => id) : []))}>
           {chosen.length > 0 ? t.payouts.selected(f.number(chosen.length), sums) : t.payouts.selectAll}
@@ -186,10 +187,7 @@ function Bulk({
           sums={sums}
           load={() => Promise.resolve(chosen)}
           onClose={() => setDialog(null)}
-          onDone={(refused, text) => {
-            setDone(text);
-            onDone(refused);
-          }}
+          onDone={onDone}
         />
       )}
     </>

@@ -24,7 +24,7 @@ export function Results({ batch }: { batch: Batch }) {
   const [all, setAll] = useState(false);
   const [done, setDone] = useState<{ text: string; refused: number } | null>(null);
   const [file, setFile] = useState<{ name: string; results: Result[] | null; open: Payout[] } | null>(null);
-  const open = (batch.byStatus?.pending ?? 0) + (batch.byStatus?.processing ?? 0);
+  const open = batch.byStatus ? batch.byStatus.pending + batch.byStatus.processing : 0;
   const load = useCallback(async () => (await allPayouts(api, batch.id)).filter(isOpen), [api, batch.id]);
   const finish = useCallback((refused: ReadonlyMap<string, string>, text: string) => setDone({ text, refused: refused.size }), []);
   const close = useCallback(() => setAll(false), []);
@@ -36,15 +36,16 @@ export function Results({ batch }: { batch: Batch }) {
       setFile({ name: chosen.name, results: chosen.size > maxSize ? null : checkResults(await chosen.text(), payouts), open: payouts.filter(isOpen) });
     },
   });
-  if (open === 0) return null;
+  const notice = done && (
+    <Done key={done.text} tone={done.refused > 0 ? "warn" : "good"}>
+      {done.text}
+    </Done>
+  );
+  if (open === 0) return notice;
   return (
     <Card title={t.payouts.resultsTitle}>
       <p className={kit.muted}>{t.payouts.resultsHint}</p>
-      {done && (
-        <Done key={done.text} tone={done.refused > 0 ? "warn" : "good"}>
-          {done.text}
-        </Done>
-      )}
+      {notice}
       {check.isError && <Failure error={check.error} />}
       {template.isError && <Failure error={template.error} retry={() => template.mutate()} />}
       <div className={kit.actions}>

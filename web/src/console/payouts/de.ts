@@ -16,6 +16,7 @@ const de: typeof en = {
   status: "Stand",
   count: (name, count) => `${name} (${count})`,
   payoutCount: (count, one) => `${count} ${one ? "Auszahlung" : "Auszahlungen"}`,
+  totalOf: (currency, count, one) => `${currency}, ${count} ${one ? "Auszahlung" : "Auszahlungen"}`,
   formerMember: "Ein früheres Mitglied",
   batchStatuses: {
     draft: "Entwurf",
@@ -161,8 +162,8 @@ const de: typeof en = {
     "CSV mit den Spalten payoutId, status (paid oder failed), reference (bei paid) und reason (bei failed). Betrag (amount) und Währung (currency) werden verglichen, wenn sie da sind. Die Customer ID aus Dateien von PayPal und die paymentReference aus Dateien von Wise gelten anstelle von payoutId.",
   fileTitle: (name) => `Ergebnisse in ${name}`,
   noResultFile: "Das ist keine Ergebnisdatei: Sie braucht die Spalten payoutId und status.",
-  notApplied: "Zeilen, die nicht übernommen werden",
-  missing: "Offene Auszahlungen, die in der Datei fehlen",
+  notApplied: "Nicht übernommen",
+  missing: "Offen, fehlt in der Datei",
   line: (line, name) => `Zeile ${line}, ${name}:`,
   faults: {
     unknown: () => "Die Sammelzahlung hat keine solche Auszahlung.",

@@ -14,6 +14,7 @@ const en = {
   status: "Status",
   count: (name: string, count: string) => `${name} (${count})`,
   payoutCount: (count: string, one: boolean) => `${count} ${one ? "payout" : "payouts"}`,
+  totalOf: (currency: string, count: string, one: boolean) => `${currency}, ${count} ${one ? "payout" : "payouts"}`,
   formerMember: "A former member",
   batchStatuses: {
     draft: "Draft",
@@ -159,8 +160,8 @@ const en = {
     "CSV with the columns payoutId, status (paid or failed), reference (for paid) and reason (for failed). The amount and the currency are compared if they are there. The customer id in PayPal’s files and the payment reference in Wise’s files are understood in place of payoutId.",
   fileTitle: (name: string) => `Results in ${name}`,
   noResultFile: "This is no result file: it needs the columns payoutId and status.",
-  notApplied: "Rows that are not applied",
-  missing: "Open payouts that are not in the file",
+  notApplied: "Not applied",
+  missing: "Open, but not in the file",
   line: (line: string, name: string) => `Row ${line}, ${name}:`,
   faults: {
     unknown: () => "The batch has no such payout.",
