@@ -15,7 +15,8 @@ import (
 // consoleData is a workspace with records for all pages of the console.
 type consoleData struct {
 	portalData
-	conversion string // of the commission earned
+	conversion     string // of the commission earned
+	batch, webhook string
 }
 
 // newConsoleData creates the data, with an application and an invitation too. text returns the texts of
@@ -28,6 +29,8 @@ func (sys *system) newConsoleData(t *testing.T, text func(name string, length in
 	applicant := sys.newPartner(t).inMode("test")
 	applicant.post(t, d.applyPath(), object{"answers": object{"a": text("option", 100)}, "acceptTerms": true, "termsVersion": 1}).wantStatus(http.StatusCreated)
 	d.merchant.post(t, d.programPath()+"/partners/invite", object{"email": uniqueName("invited") + "@example.com"}).wantStatus(http.StatusCreated)
+	d.batch = d.merchant.get(t, "/api/v1/payouts/"+d.paid).wantStatus(http.StatusOK).text("batchId")
+	d.webhook = d.merchant.createEndpoint(t, "https://hooks.example/x", nil).wantStatus(http.StatusCreated).text("id")
 	d.merchant.post(t, d.programPath()+"/partners/"+d.participant+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": text("bonus", 500)}).wantStatus(http.StatusCreated)
 	return d
 }
@@ -43,6 +46,13 @@ func (d consoleData) console() app {
 		"/conversions/:id":                {data: []string{"/conversions/" + d.conversion}, empty: []string{"/conversions/unknown"}},
 		"/partners":                       {data: []string{"/partners", "/partners?show=applications", "/partners?show=invitations"}, empty: []string{"/partners"}},
 		"/programs/:program/partners/:id": {data: []string{partner, partner + "?show=links", partner + "?show=ledger", partner + "?show=data"}, empty: []string{"/programs/unknown/partners/unknown"}},
+		"/fraud":                          {data: []string{"/fraud"}, empty: []string{"/fraud", "/fraud?show=dismissed"}},
+		"/payouts":                        {data: []string{"/payouts", "/payouts?show=payouts", "/payouts?show=balances"}, empty: []string{"/payouts", "/payouts?show=payouts", "/payouts?show=balances"}},
+		"/payouts/new":                    {data: []string{"/payouts/new"}, empty: []string{"/payouts/new"}},
+		"/payouts/batches/:id":            {data: []string{"/payouts/batches/" + d.batch}, empty: []string{"/payouts/batches/unknown"}},
+		"/payouts/:id":                    {data: []string{"/payouts/" + d.paid, "/payouts/" + d.bounced}, empty: []string{"/payouts/unknown"}},
+		"/webhooks":                       {data: []string{"/webhooks"}, empty: []string{"/webhooks"}},
+		"/webhooks/:id":                   {data: []string{"/webhooks/" + d.webhook}, empty: []string{"/webhooks/unknown"}},
 		"/notifications":                  {data: []string{"/notifications", "/notifications?show=preferences"}, empty: []string{"/notifications"}},
 		"/settings/account":               {data: []string{"/settings/account", "/settings/account?show=security", "/settings/account?show=privacy"}, isStatic: true},
 		"/login":                          {data: []string{"/login"}, isPublic: true, isStatic: true},

@@ -35,6 +35,7 @@ const areas: Record<string, ComponentType> = {
   "/commissions/:id": lazy(() => import("./commissions/CommissionDetail")),
   "/conversions": lazy(() => import("./conversions/Conversions")),
   "/conversions/:id": lazy(() => import("./conversions/ConversionDetail")),
+  "/fraud": lazy(() => import("./fraud/Fraud")),
   "/partners": lazy(() => import("./partners/Partners")),
   "/programs/:program/partners/:id": lazy(() => import("./partners/PartnerDetail")),
   "/payouts": lazy(() => import("./payouts/Payouts")),

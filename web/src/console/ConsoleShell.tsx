@@ -15,8 +15,9 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/", text: t.areas.overview, icon: "home" },
         { address: "/commissions", text: t.areas.commissions, icon: "coins" },
         { address: "/partners", text: t.areas.partners, icon: "people" },
-        { address: "/conversions", text: t.areas.conversions, icon: "cart", isRare: true },
         { address: "/payouts", text: t.areas.payouts, icon: "payout" },
+        { address: "/conversions", text: t.areas.conversions, icon: "cart", isRare: true },
+        { address: "/fraud", text: t.areas.fraud, icon: "shield", isRare: true },
         { address: "/webhooks", text: t.areas.webhooks, icon: "plug", isRare: true },
       ]}
       settings="/settings/account"

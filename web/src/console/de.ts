@@ -2,6 +2,7 @@ import shared from "../i18n/de";
 import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
+import fraud from "./fraud/de";
 import partners from "./partners/de";
 import payouts from "./payouts/de";
 import webhooks from "./webhooks/de";
@@ -41,6 +42,7 @@ const de: typeof en = {
     conversions: "Verkäufe",
     payouts: "Auszahlungen",
     webhooks: "Webhooks",
+    fraud: "Betrug",
   },
   needsSecondFactor: "Ihr Arbeitsbereich verlangt einen zweiten Faktor. Bis Sie ihn einschalten, können Sie nur lesen.",
   stored: "Ich habe es gespeichert",
@@ -113,6 +115,7 @@ const de: typeof en = {
   },
   commissions,
   conversions,
+  fraud,
   partners,
   payouts,
   webhooks,

@@ -1,6 +1,7 @@
 import shared from "../i18n/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
+import fraud from "./fraud/en";
 import partners from "./partners/en";
 import payouts from "./payouts/en";
 import webhooks from "./webhooks/en";
@@ -40,6 +41,7 @@ const en = {
     conversions: "Conversions",
     payouts: "Payouts",
     webhooks: "Webhooks",
+    fraud: "Fraud",
   },
   needsSecondFactor: "Your workspace requires a second factor. Until you turn it on, you can only read.",
   stored: "I have stored it",
@@ -112,6 +114,7 @@ const en = {
   },
   commissions,
   conversions,
+  fraud,
   partners,
   payouts,
   webhooks,

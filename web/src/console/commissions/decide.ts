@@ -1,8 +1,9 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 
-import { TributaryError, unwrap, useApp } from "../../app/app";
+import { useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
+import { outcomeOf } from "../bulk";
 
 export type Commission = Schemas["Commission"];
 export type Item = Schemas["CommissionListItem"];
@@ -30,27 +31,12 @@ export function useReload(): () => Promise<void> {
   }, [mode, queries]);
 }
 
-/** The result of a decision about several commissions: those that were changed, and the messages of the others. */
-export interface Outcome {
-  changed: string[];
-  failed: Map<string, string>;
-}
-
 /** Returns functions that approve or reject up to 100 commissions. */
 export function useBulk() {
   const { api } = useApp();
-  const approve = async (commissionIds: string[]) => outcomeOf(await api.PATCH("/api/v1/commissions/bulk-approve", { body: { commissionIds } }));
+  const idOf = ({ commissionId }: { commissionId: string }) => commissionId;
+  const approve = async (commissionIds: string[]) => outcomeOf(await api.PATCH("/api/v1/commissions/bulk-approve", { body: { commissionIds } }), idOf);
   const reject = async (commissionIds: string[], code: RejectionCode, reason: string) =>
-    outcomeOf(await api.PATCH("/api/v1/commissions/bulk-reject", { body: { commissionIds, code, ...(reason && { reason }) } }));
+    outcomeOf(await api.PATCH("/api/v1/commissions/bulk-reject", { body: { commissionIds, code, ...(reason && { reason }) } }), idOf);
   return { approve, reject };
-}
-
-/** If all failed, the status is 422, and the body has the results too. */
-function outcomeOf(result: { data?: Schemas["BulkCommissionsResponse"]; error?: unknown; response: Response }): Outcome {
-  const body = result.response.status === 422 ? (result.error as Partial<Schemas["BulkCommissionsResponse"]>) : unwrap(result);
-  if (!body.results) throw new TributaryError(result.response, result.error);
-  return {
-    changed: body.results.filter(({ success }) => success).map(({ commissionId }) => commissionId),
-    failed: new Map(body.results.filter(({ success }) => !success).map(({ commissionId, message }) => [commissionId, message ?? ""])),
-  };
 }

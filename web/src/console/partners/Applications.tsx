@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 
-import { TributaryError, unwrap, useApp } from "../../app/app";
+import { unwrap, useApp } from "../../app/app";
 import { isCapped, pageOf, paged, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, Checkbox, TextField } from "../../kit/controls";
@@ -10,6 +10,7 @@ import { Badge, Done, Empty, Failure, Loaded } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Pages, usePage } from "../../kit/page";
+import { outcomeOf } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
 import { useTexts } from "../texts";
@@ -47,18 +48,15 @@ export function Applications({ program }: { program: Program }) {
     refetchInterval: liveInterval,
   });
   /** Decides about applications, and goes on with the next one. Those that fail stay selected. */
-  const decide = async (ids: string[], call: () => Promise<{ data?: Schemas["BulkParticipantsResponse"]; error?: unknown; response: Response }>, text: (count: string) => string) => {
+  const decide = async (call: () => Promise<Parameters<typeof outcomeOf<Schemas["BulkParticipantResult"]>>[0]>, text: (count: string) => string) => {
     setPending(true);
     setError(null);
     setDone("");
     try {
-      const result = await call();
-      const body = result.response.status === 422 ? (result.error as Partial<Schemas["BulkParticipantsResponse"]>) : unwrap(result);
-      if (!body.results) throw new TributaryError(result.response, result.error);
-      const failed = body.results.filter(({ success }) => !success);
-      setMessages(new Map(failed.map(({ participantId, message }) => [participantId, message ?? ""])));
-      setSelected(new Set(failed.map(({ participantId }) => participantId)));
-      if (failed.length < ids.length) setDone(text(f.number(ids.length - failed.length)));
+      const { changed, failed } = outcomeOf(await call(), ({ participantId }) => participantId);
+      setMessages(failed);
+      setSelected(new Set(failed.keys()));
+      if (changed.length > 0) setDone(text(f.number(changed.length)));
     } catch (failure) {
       setError(failure);
     } finally {
@@ -70,7 +68,6 @@ export function Applications({ program }: { program: Program }) {
   };
   const approve = (ids: string[]) =>
     decide(
-      ids,
       async () => {
         if (group) {
           for (const participantId of ids) {
@@ -147,7 +144,6 @@ export function Applications({ program }: { program: Program }) {
                 onClose={() => setRejecting(null)}
                 onReject={(reason) =>
                   decide(
-                    rejecting,
                     () =>
                       api.PATCH("/api/v1/programs/{programId}/partners/bulk-reject", { params: { path }, body: { participantIds: rejecting, ...(reason && { reason }) } }),
                     t.partners.rejected,
