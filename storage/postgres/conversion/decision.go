@@ -15,12 +15,12 @@ import (
 const decisionNames = `
 	(
 		select p.name from programs p
-		where p.workspace_id = d.workspace_id and p.id = (d.trace #>> '{program,id}')::uuid
+		where p.workspace_id = d.workspace_id and p.mode = d.mode and p.id = (d.trace #>> '{program,id}')::uuid
 	) as program_name,
 	(
 		select jsonb_object_agg(c.id #>> '{}', (
 			select t.partner_name from participants t
-			where t.workspace_id = d.workspace_id and t.id = (c.id #>> '{}')::uuid
+			where t.workspace_id = d.workspace_id and t.mode = d.mode and t.id = (c.id #>> '{}')::uuid
 		))
 		from jsonb_path_query(d.trace, '$.candidates[*].participant_id ? (@ != null)') c (id)
 	) as partner_names`
@@ -61,12 +61,12 @@ func GetDecisionByExternalID(ctx context.Context, db *postgres.DB, scope affilia
 
 // NameDecision adds the current names to the record of a simulated decision.
 func NameDecision(ctx context.Context, db *postgres.DB, scope affiliate.Scope, record *attribution.DecisionRecord) error {
-	const query = `select ` + decisionNames + ` from (select $1::uuid as workspace_id, $2::jsonb as trace) d`
+	const query = `select ` + decisionNames + ` from (select $1::uuid as workspace_id, $2::text as mode, $3::jsonb as trace) d`
 	type row struct {
 		ProgramName  *string
 		PartnerNames map[string]*string
 	}
-	names, err := postgres.OneRow[row](db.Query(ctx, query, scope.Workspace, record.Trace))
+	names, err := postgres.OneRow[row](db.Query(ctx, query, scope.Workspace, scope.Mode, record.Trace))
 	record.ProgramName, record.PartnerNames = names.ProgramName, names.PartnerNames
 	return err
 }

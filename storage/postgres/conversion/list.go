@@ -100,10 +100,9 @@ func conversionConditions(scope affiliate.Scope, filter conversion.Filter) postg
 func conversionListSQL(where *postgres.Conditions, participants []affiliate.ParticipantID) (page, count string) {
 	const newest = ` order by c.created_at desc, c.id desc`
 	const from = ` from conversions c where `
-	const matching = `select c.id, c.created_at` + from
-	keys := matching + where.SQL()
+	keys := `select c.id, c.created_at` + from + where.SQL()
 	if len(participants) > 0 {
-		ofEach := matching + where.SQL() + ` and c.participant_id = p.id` + newest
+		ofEach := keys + ` and c.participant_id = p.id` + newest
 		where.Add("c.participant_id = any(?)", participants)
 		keys = `select c.id, c.created_at from unnest(` + where.Placeholder(0) + `::uuid[]) p (id) cross join lateral (` +
 			ofEach + ` limit ` + where.Placeholder(1) + `::bigint + ` + where.Placeholder(2) + `::bigint) c`
