@@ -1363,7 +1363,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Bulk an approve commissions2
+         * Approve several commissions of all programmes
          * @description Approves up to 100 commissions of a programme, or of all
          *     programmes of the mode, each in a transaction of its own. It approves no commission
          *     whose hold period is running. An id that occurs more than once counts once.
@@ -1392,7 +1392,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Bulk a reject commissions2
+         * Reject several commissions of all programmes
          * @description Rejects up to 100 commissions of a programme, or of all
          *     programmes of the mode, each in a transaction of its own. An id that occurs more than
          *     once counts once.
@@ -3681,7 +3681,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List partners
+         * List the partners of all programmes
          * @description Returns the participants of all programmes of the mode.
          *
          *     Errors: NOT_FOUND if the programme or group of a filter does not exist in the mode.
@@ -3705,7 +3705,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Export partners
+         * Export the partners of all programmes
          * @description Downloads the participants of all programmes of the mode as a CSV file
          *     (RFC 4180). It accepts the filters and the sort order of the list. All rows come from
          *     one snapshot of the data. E-mail addresses are masked for viewers.
@@ -5036,7 +5036,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Bulk invitation partners
+         * Invite several partners
          * @description Invites up to 100 e-mail addresses to a programme, each as
          *     InviteParticipant does and in a transaction of its own. The limits of invitations hold
          *     for each item: an item over a limit has the status 429 in its result.
@@ -5098,7 +5098,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Bulk update partners
+         * Change the group and the tags of several partners
          * @description Changes the group and the tags of up to 100 participants of a
          *     programme, each in a transaction of its own. An id that occurs more than once counts
          *     once. Tags are removed before tags are added.
