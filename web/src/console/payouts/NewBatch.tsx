@@ -108,7 +108,7 @@ function Scope() {
   return (
     <Card title={t.payouts.scope}>
       {programs.length > 1 && (
-        <div role="group" aria-label={t.payouts.programs} className={programs.length > 8 ? kit.scroll : undefined}>
+        <div role="group" aria-label={t.payouts.programs} className={kit.filters}>
           <Checkbox isSelected={ids.length === 0} onChange={() => setChosen("")}>
             {t.payouts.allPrograms}
           </Checkbox>

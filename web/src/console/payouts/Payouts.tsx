@@ -14,7 +14,7 @@ import { liveInterval } from "../data";
 import { useTexts } from "../texts";
 import { BatchBadge } from "./Badges";
 import { Balances } from "./Balances";
-import { type Batch, totalsOf } from "./data";
+import type { Batch } from "./data";
 import { PayoutList } from "./PayoutList";
 
 /** What partners are paid: the batches, the payouts in them, and what is owed. */
@@ -94,7 +94,7 @@ function Batches() {
                   { name: t.payouts.created, cell: (row) => <Link href={`/payouts/batches/${row.id}`}>{row.createdAt && f.time(row.createdAt)}</Link>, lead: true, sorted: true },
                   { name: t.payouts.by, cell: (row) => row.createdByName ?? t.payouts.formerMember },
                   { name: t.payouts.payouts, cell: (row) => f.number(row.payoutCount), number: true },
-                  { name: t.payouts.amount, cell: (row) => totalsOf(row.totals, f) || "–", number: true },
+                  { name: t.payouts.amount, cell: (row) => <Totals batch={row} />, number: true },
                   { name: t.payouts.results, cell: (row) => <Results batch={row} /> },
                   { name: t.payouts.status, cell: (row) => <BatchBadge status={row.status} /> },
                 ]}
@@ -105,6 +105,18 @@ function Batches() {
         }
       </Loaded>
     </>
+  );
+}
+
+/** The totals of a batch, each currency in a line. */
+function Totals({ batch: { totals } }: { batch: Batch }) {
+  const { f } = useTexts();
+  return (
+    <div>
+      {totals.map(({ currency, amountCents }) => (
+        <p key={currency}>{f.money(amountCents, currency)}</p>
+      ))}
+    </div>
   );
 }
 

@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
@@ -71,7 +70,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                 stale={query.isPlaceholderData}
                 rows={data}
                 columns={[
-                  { name: t.webhooks.event, cell: (row) => <Link onPress={() => setOpen(row.id)}>{row.eventType}</Link>, lead: true },
+                  { name: t.webhooks.event, cell: (row) => <Event name={row.eventType} onOpen={() => setOpen(row.id)} />, lead: true },
                   { name: t.webhooks.created, cell: (row) => row.createdAt && f.time(row.createdAt), sorted: true },
                   { name: t.webhooks.attempts, cell: (row) => f.number(row.attemptCount), number: true },
                   { name: t.webhooks.result, cell: (row: Delivery) => failure(row.errorMessage) || (row.httpStatusCode ? t.webhooks.httpStatus(String(row.httpStatusCode)) : "–") },
@@ -87,5 +86,13 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       {open && <DeliveryPanel webhook={webhook} id={open} onClose={() => setOpen("")} />}
       {recovering && <Recover webhook={webhook} onClose={() => setRecovering(false)} />}
     </>
+  );
+}
+
+function Event({ name, onOpen }: { name: string; onOpen: () => void }) {
+  return (
+    <Button kind="plain" small onPress={onOpen}>
+      {name}
+    </Button>
   );
 }

@@ -1,3 +1,4 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useLocation, useParams } from "wouter";
 
@@ -5,7 +6,7 @@ import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Done, Loaded, Notice } from "../../kit/feedback";
+import { Done, Failure, Loaded, Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Tabs } from "../../kit/page";
@@ -192,17 +193,18 @@ function Secret({ webhook }: { webhook: Webhook }) {
 }
 
 function Delete({ webhook }: { webhook: Webhook }) {
-  const { api } = useApp();
+  const { api, mode } = useApp();
   const { t } = useTexts();
   const [, navigate] = useLocation();
-  const state = useDecision(useReload());
+  const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
-  const remove = () =>
-    state.run(async () => {
+  const remove = useMutation({
+    mutationFn: async () => {
       unwrap(await api.DELETE("/api/v1/webhooks/{webhookId}", { params: { path: { webhookId: webhook.id } } }));
       navigate("/webhooks");
-      return "";
-    });
+      queries.removeQueries({ queryKey: [mode, "webhooks", "list"] });
+    },
+  });
   return (
     <Card
       title={t.webhooks.remove}
@@ -213,8 +215,8 @@ function Delete({ webhook }: { webhook: Webhook }) {
       }
     >
       <p className={kit.muted}>{t.webhooks.removeHint}</p>
-      <Decided state={state} />
-      {asking && <Confirm title={t.webhooks.removeTitle(webhook.url)} hint={t.webhooks.removeHint} label={t.webhooks.remove} danger onConfirm={remove} onClose={() => setAsking(false)} />}
+      {remove.isError && <Failure error={remove.error} />}
+      {asking && <Confirm title={t.webhooks.removeTitle(webhook.url)} hint={t.webhooks.removeHint} label={t.webhooks.remove} danger onConfirm={() => remove.mutateAsync().catch(() => {})} onClose={() => setAsking(false)} />}
     </Card>
   );
 }

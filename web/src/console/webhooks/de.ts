@@ -89,7 +89,7 @@ const de: typeof en = {
   ended: "Beendet",
   deliveryStatuses: { pending: "Wartet", delivered: "Zugestellt", failed: "Wird wiederholt", dead_lettered: "Aufgegeben", canceled: "Abgebrochen" },
   deliveryHints: {
-    pending: "Der erste Versuch steht noch aus.",
+    pending: "Sie wartet auf einen Versuch.",
     delivered: "Ihr Server hat mit Erfolg geantwortet.",
     failed: "Der letzte Versuch ist fehlgeschlagen. Ein weiterer folgt.",
     dead_lettered: "Kein Versuch gelang, und kein weiterer folgt.",

@@ -87,7 +87,7 @@ const en = {
   ended: "Ended",
   deliveryStatuses: { pending: "Waiting", delivered: "Delivered", failed: "Will be repeated", dead_lettered: "Given up", canceled: "Canceled" },
   deliveryHints: {
-    pending: "The first attempt has not been made yet.",
+    pending: "It waits for an attempt.",
     delivered: "Your server responded with success.",
     failed: "The last attempt failed. Another one follows.",
     dead_lettered: "No attempt succeeded, and no other follows.",
