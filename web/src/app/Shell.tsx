@@ -18,6 +18,8 @@ export interface Area {
   address: string;
   text: string;
   icon: IconName;
+  /** The beginning of the addresses of the area's pages, if it is not the address. */
+  within?: string;
   /** On a narrow screen, the area is in a menu of its own, because the main menu is small there. */
   isRare?: boolean;
 }
@@ -43,7 +45,7 @@ export function Shell({
   const { t } = useTexts();
   const [path] = useLocation();
   useLiveNotifications();
-  const isCurrent = ({ address }: Area) => (address === "/" ? path === "/" : path === address || path.startsWith(`${address}/`));
+  const isCurrent = ({ address, within = address }: Area) => (address === "/" ? path === "/" : path === within || path.startsWith(`${within}/`));
   const rare = areas.filter(({ isRare }) => isRare);
   return (
     <div className={css.shell}>

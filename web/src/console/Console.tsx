@@ -37,6 +37,9 @@ const areas: Record<string, ComponentType> = {
   "/conversions/:id": lazy(() => import("./conversions/ConversionDetail")),
   "/fraud": lazy(() => import("./fraud/Fraud")),
   "/partners": lazy(() => import("./partners/Partners")),
+  "/programs": lazy(() => import("./programs/Programs")),
+  "/programs/new": lazy(() => import("./programs/NewProgram")),
+  "/programs/:id": lazy(() => import("./programs/ProgramDetail")),
   "/programs/:program/partners/:id": lazy(() => import("./partners/PartnerDetail")),
   "/payouts": lazy(() => import("./payouts/Payouts")),
   "/payouts/new": lazy(() => import("./payouts/NewBatch")),
@@ -45,6 +48,8 @@ const areas: Record<string, ComponentType> = {
   "/webhooks": lazy(() => import("./webhooks/Webhooks")),
   "/webhooks/:id": lazy(() => import("./webhooks/WebhookDetail")),
   "/notifications": lazy(() => import("../app/notifications/Notifications")),
+  "/settings/tracking": lazy(() => import("./tracking/Tracking")),
+  "/settings/api-keys": lazy(() => import("./keys/ApiKeys")),
   "/settings/account": lazy(() => import("./settings/Account")),
 };
 

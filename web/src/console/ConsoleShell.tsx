@@ -19,6 +19,9 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/conversions", text: t.areas.conversions, icon: "cart", isRare: true },
         { address: "/fraud", text: t.areas.fraud, icon: "shield", isRare: true },
         { address: "/webhooks", text: t.areas.webhooks, icon: "plug", isRare: true },
+        { address: "/conversions", text: t.areas.conversions, icon: "cart" },
+        { address: "/programs", text: t.areas.programs, icon: "megaphone", isRare: true },
+        { address: "/settings/tracking", text: t.areas.settings, icon: "cog", within: "/settings", isRare: true },
       ]}
       settings="/settings/account"
       notice={<SecondFactorNotice />}

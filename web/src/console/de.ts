@@ -6,6 +6,10 @@ import fraud from "./fraud/de";
 import partners from "./partners/de";
 import payouts from "./payouts/de";
 import webhooks from "./webhooks/de";
+import keys from "./keys/de";
+import programs from "./programs/de";
+import settingsPages from "./settings/de";
+import tracking from "./tracking/de";
 
 /** The texts of the console in German. */
 const de: typeof en = {
@@ -43,6 +47,8 @@ const de: typeof en = {
     payouts: "Auszahlungen",
     webhooks: "Webhooks",
     fraud: "Betrug",
+    programs: "Programme",
+    settings: "Einstellungen",
   },
   needsSecondFactor: "Ihr Arbeitsbereich verlangt einen zweiten Faktor. Bis Sie ihn einschalten, können Sie nur lesen.",
   stored: "Ich habe es gespeichert",
@@ -119,6 +125,10 @@ const de: typeof en = {
   partners,
   payouts,
   webhooks,
+  ...programs,
+  ...tracking,
+  keys,
+  settingsPages,
 };
 
 export default de;

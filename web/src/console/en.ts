@@ -5,6 +5,10 @@ import fraud from "./fraud/en";
 import partners from "./partners/en";
 import payouts from "./payouts/en";
 import webhooks from "./webhooks/en";
+import keys from "./keys/en";
+import programs from "./programs/en";
+import settingsPages from "./settings/en";
+import tracking from "./tracking/en";
 
 /** The texts of the console in English. de.ts has the same texts in German. Each area has a file of its own. */
 const en = {
@@ -42,6 +46,8 @@ const en = {
     payouts: "Payouts",
     webhooks: "Webhooks",
     fraud: "Fraud",
+    programs: "Programmes",
+    settings: "Settings",
   },
   needsSecondFactor: "Your workspace requires a second factor. Until you turn it on, you can only read.",
   stored: "I have stored it",
@@ -118,6 +124,10 @@ const en = {
   partners,
   payouts,
   webhooks,
+  ...programs,
+  ...tracking,
+  keys,
+  settingsPages,
 };
 
 export default en;

@@ -1,0 +1,36 @@
+import type { ReactNode } from "react";
+import { Link } from "react-aria-components/Link";
+import { useLocation } from "wouter";
+
+import kit from "../../kit/kit.module.css";
+import { Page } from "../../kit/page";
+import { type Operation, useCan } from "../can";
+import type { Texts } from "../texts";
+import { useTexts } from "../texts";
+
+/** The pages of the settings in their order, each with an operation that its readers may call. */
+const pages: [address: string, page: keyof Texts["settingsPages"]["pages"], operation: Operation][] = [
+  ["/settings/tracking", "tracking", "GetProcessorConnection"],
+  ["/settings/api-keys", "keys", "GetApiKeys"],
+];
+
+/** A page of the settings of the workspace, with links to the others that the member may see. */
+export function SettingsPage({ title, about, actions, children }: { title: string; about?: ReactNode; actions?: ReactNode; children: ReactNode }) {
+  const { t } = useTexts();
+  const can = useCan();
+  const [path] = useLocation();
+  return (
+    <Page title={title} about={about} actions={actions}>
+      <nav className={kit.pills} aria-label={t.areas.settings}>
+        {pages
+          .filter(([, , operation]) => can(operation))
+          .map(([address, page]) => (
+            <Link key={address} href={address} className={kit.pill} aria-current={address === path ? "page" : undefined}>
+              {t.settingsPages.pages[page]}
+            </Link>
+          ))}
+      </nav>
+      {children}
+    </Page>
+  );
+}
