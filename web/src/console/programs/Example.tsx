@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { unwrap, useApp } from "../../app/app";
+import { TributaryError, unwrap, useApp } from "../../app/app";
 import { paged, type Schemas } from "../../app/data";
 import { decimal, exponent, minorUnits } from "../../i18n/format";
 import { Select } from "../../kit/choices";
@@ -20,18 +20,21 @@ export interface Preview {
   event: string;
 }
 
+/** The example without changes of the rules. */
+export const unchanged: Preview = { rules: {}, amount: "", payment: "", event: "" };
+
 /** The amount of the example that nobody has changed: 100 in the currency of the programme. */
 function hundred(currency: string): number {
   return 100 * 10 ** exponent(currency);
 }
 
-function usePreview(program: Program, preview: Preview | null) {
+function usePreview(program: Program, preview: Preview) {
   const { api, mode } = useApp();
   const { currency } = program;
-  const amountCents = minorUnits(preview?.amount ?? "", exponent(currency)) ?? hundred(currency);
-  const paymentNumber = minorUnits(preview?.payment ?? "", 0) || 1;
-  const eventType = eventTypes.find((type) => type === preview?.event) ?? "purchase";
-  const body = { commissionRules: preview?.rules ?? {}, example: { amountCents, paymentNumber, eventType } };
+  const amountCents = minorUnits(preview.amount, exponent(currency)) ?? hundred(currency);
+  const paymentNumber = minorUnits(preview.payment, 0) || 1;
+  const eventType = eventTypes.find((type) => type === preview.event) ?? "purchase";
+  const body = { commissionRules: preview.rules, example: { amountCents, paymentNumber, eventType } };
   return useQuery({
     ...paged,
     queryKey: [mode, "programs", program.id, "preview", program.rulesVersion, body],
@@ -41,14 +44,15 @@ function usePreview(program: Program, preview: Preview | null) {
 
 /** How many partners have the rate of the programme, and how many have another one. */
 export function useConcerned(program: Program): Schemas["ParticipantRates"] | null {
-  return usePreview(program, null).data?.participants ?? null;
+  return usePreview(program, unchanged).data?.participants ?? null;
 }
 
 /** A worked example: what a sale earns today, and what it earns with the rules in the form. */
 export function Example({ program, preview }: { program: Program; preview: Preview | null }) {
   const { t } = useTexts();
   const { currency } = program;
-  const query = usePreview(program, preview);
+  const query = usePreview(program, preview ?? unchanged);
+  const isWrong = !preview || (query.error instanceof TributaryError && query.error.status === 400);
   return (
     <Card title={t.rules.example}>
       <p className={kit.muted}>{t.rules.exampleHint}</p>
@@ -57,8 +61,9 @@ export function Example({ program, preview }: { program: Program; preview: Previ
         <TextField name="example.payment" inputMode="numeric" label={t.rules.examplePayment} defaultValue="1" />
         <Select name="example.event" label={t.rules.exampleEvent} options={eventTypes.map((type): [string, string] => [type, t.event[type]])} defaultValue="purchase" />
       </div>
-      {query.isError && <Failure error={query.error} />}
-      {query.data && <Result program={program} preview={query.data} />}
+      {isWrong && <p>{t.rules.exampleWaits}</p>}
+      {query.isError && !isWrong && <Failure error={query.error} retry={() => void query.refetch()} />}
+      {query.data && !isWrong && <Result program={program} preview={query.data} />}
     </Card>
   );
 }

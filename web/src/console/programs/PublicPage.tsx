@@ -135,7 +135,7 @@ function Terms({ program }: { program: Program }) {
       <p className={kit.muted}>{program.termsVersion > 0 ? t.page.termsVersion(f.number(program.termsVersion)) : t.page.termsNever}</p>
       <Form state={state} label={t.save}>
         <Choice
-          label={t.page.terms}
+          label={t.page.termsKind}
           options={[
             ["none", t.page.termsKinds.none],
             ["url", t.page.termsKinds.url],

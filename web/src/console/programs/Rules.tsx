@@ -11,9 +11,9 @@ import { Card, Facts } from "../../kit/page";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
 import { type Program, useUpdate } from "./data";
-import { Example, type Preview, useConcerned } from "./Example";
+import { Example, type Preview, unchanged, useConcerned } from "./Example";
 import { EventFields, ProductFields, RateFields, TierFields } from "./RuleFields";
-import { bases, changesOf, fieldText, readTerms, type Terms, termsOf, wordsOf } from "./terms";
+import { bases, changesOf, fieldText, isComplete, readTerms, type Terms, termsOf, wordsOf } from "./terms";
 import { Versions } from "./Versions";
 
 /** The rules of a programme, with a worked example and the earlier versions. */
@@ -56,18 +56,24 @@ function RulesForm({ current, onReload, onSaved }: { current: Program; onReload:
   const rules = terms.commissionRules;
   const digits = exponent(currency);
   const fields = useRef<HTMLDivElement>(null);
-  const [wanted, setWanted] = useState<Terms | null>(null);
-  const [preview, setPreview] = useState<Preview | null>(null);
+  const update = useUpdate(program);
+  const [asked, setAsked] = useState<{ terms: Terms; answer: (save: boolean) => void } | null>(null);
+  const [preview, setPreview] = useState<Preview | null>(unchanged);
   const [note, setNote] = useState("");
   const state = useSubmit(
     useCallback(
       async (values) => {
         const next = readTerms(values, currency, (name) => new FieldFault(name, t.form.amountWrong));
-        const isChanged = Object.keys(changesOf(termsOf(program), next)).length > 0;
-        setNote(isChanged ? "" : t.rules.unchanged);
-        if (isChanged) setWanted(next);
+        const changes = changesOf(termsOf(program), next);
+        setNote(Object.keys(changes).length > 0 ? "" : t.rules.unchanged);
+        if (Object.keys(changes).length === 0) return;
+        const save = await new Promise<boolean>((answer) => setAsked({ terms: next, answer }));
+        setAsked(null);
+        if (!save) return;
+        await update(changes);
+        onSaved();
       },
-      [currency, program, t],
+      [currency, onSaved, program, t, update],
     ),
   );
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -170,42 +176,42 @@ function RulesForm({ current, onReload, onSaved }: { current: Program; onReload:
         </div>
         {note && <Notice key={note}>{note}</Notice>}
       </Form>
-      {wanted && <SaveDialog program={program} wanted={wanted} onSaved={onSaved} onClose={() => setWanted(null)} />}
+      {asked && <SaveDialog program={program} wanted={asked.terms} onAnswer={asked.answer} />}
     </div>
   );
 }
 
-/** What the fields say now: the changed rules and the example. It is null while a field is no number. */
+/** What the fields say now: the changed rules and the example. It is null while the rules are not complete. */
 function previewOf(form: HTMLFormElement, program: Program): Preview | null {
   const values: Record<string, string> = {};
   for (const [name, value] of new FormData(form)) values[name] = String(value);
   try {
-    const { commissionRules } = changesOf(termsOf(program), readTerms(values, program.currency, (name) => new Error(name)));
-    return { rules: commissionRules ?? {}, amount: values["example.amount"] ?? "", payment: values["example.payment"] ?? "", event: values["example.event"] ?? "purchase" };
+    const terms = readTerms(values, program.currency, (name) => new Error(name));
+    if (!isComplete(terms)) return null;
+    const rules = changesOf(termsOf(program), terms).commissionRules ?? {};
+    return { rules, amount: values["example.amount"] ?? "", payment: values["example.payment"] ?? "", event: values["example.event"] ?? "" };
   } catch {
     return null;
   }
 }
 
 /** Names what a save changes, and for whom. */
-function SaveDialog({ program, wanted, onSaved, onClose }: { program: Program; wanted: Terms; onSaved: () => void; onClose: () => void }) {
+function SaveDialog({ program, wanted, onAnswer }: { program: Program; wanted: Terms; onAnswer: (save: boolean) => void }) {
   const { t, f } = useTexts();
-  const update = useUpdate(program);
   const concerned = useConcerned(program);
   const before = new Map(wordsOf(termsOf(program), program.currency, t, f));
   const changes = wordsOf(wanted, program.currency, t, f).filter(([name, text]) => before.get(name) !== text);
-  const state = useSubmit(
-    useCallback(async () => {
-      await update(changesOf(termsOf(program), wanted));
-      onSaved();
-    }, [onSaved, program, update, wanted]),
-  );
   return (
-    <Dialog title={t.rules.saveTitle} open onClose={onClose}>
+    <Dialog title={t.rules.saveTitle} open onClose={() => onAnswer(false)}>
       <Facts rows={changes.map(([name, text]) => [name, t.rules.change(before.get(name) ?? "", text)])} />
       <p>{t.rules.saveEffect(f.number(program.rulesVersion))}</p>
       {concerned && concerned.groupRate + concerned.ownRate > 0 && <p>{t.rules.others(f.number(concerned.programRate), f.number(concerned.groupRate), f.number(concerned.ownRate))}</p>}
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
+      <div className={kit.actions}>
+        <Button kind="primary" onPress={() => onAnswer(true)}>
+          {t.save}
+        </Button>
+        <Button onPress={() => onAnswer(false)}>{t.cancel}</Button>
+      </div>
     </Dialog>
   );
 }

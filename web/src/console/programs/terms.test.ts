@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { changesOf, eventKind, readTerms } from "./terms";
+import { changesOf, eventKind, isComplete, readTerms } from "./terms";
 
 const fault = (name: string) => new Error(name);
 
@@ -70,4 +70,11 @@ test("events without a list are purchases and renewals", () => {
   assert.equal(eventKind([], "renewal"), "program");
   assert.equal(eventKind([], "lead"), "none");
   assert.equal(eventKind([{ eventType: "lead", percentage: null, flatAmountCents: 500 }], "lead"), "flat");
+});
+
+test("rules are complete when each row has its rate", () => {
+  assert.ok(isComplete(readTerms(form, "USD", fault)));
+  assert.ok(!isComplete(readTerms({ ...form, "commissionRules.percentage": "" }, "USD", fault)));
+  assert.ok(!isComplete(readTerms({ ...form, "commissionRules.tiers[0].percentage": "" }, "USD", fault)));
+  assert.ok(!isComplete(readTerms({ ...form, "commissionRules.products[2].productId": "" }, "USD", fault)));
 });

@@ -79,6 +79,16 @@ export function readTerms(values: Record<string, string>, currency: string, faul
   };
 }
 
+/** Whether each row of the form has its rate, and each product its id. */
+export function isComplete({ commissionRules: { commissionType, percentage, flatAmountCents, tiers, products } }: Terms): boolean {
+  const hasRate = (rate: { percentage: number | null; flatAmountCents: number | null }) => rate.percentage !== null || rate.flatAmountCents !== null;
+  return (
+    (commissionType === "flat" ? flatAmountCents : percentage) !== null &&
+    tiers.every((tier) => tier.percentage !== null) &&
+    products.every((product) => product.productId !== "" && hasRate(product))
+  );
+}
+
 /** The body of a request that makes the changes from some rules to others. It is empty if nothing changes. */
 export function changesOf(from: Terms, to: Terms): Schemas["UpdateProgramRequest"] {
   const { commissionRules, ...rest } = to;
