@@ -148,13 +148,6 @@ func TestQuery_IsDecodedOrRefused(t *testing.T) {
 			t.Errorf("%s: request of the core:\ngot  %v\nwant %v", query, call.request, want)
 		}
 	}
-	if response := f.do("GET", "/api/v1/conversions?partner_id=x", ""); response.status != 200 {
-		t.Errorf("conversions of a partner: status %d, want 200: %s", response.status, response.body)
-	}
-	byPartner := &affiliatev1.ListConversionsRequest{PartnerId: ptr("x")}
-	if call := requireOneCall(t, f.core, affiliatev1.ConversionService_ListConversions_FullMethodName); !proto.Equal(call.request, byPartner) {
-		t.Errorf("conversions of a partner: request of the core: got %v, want %v", call.request, byPartner)
-	}
 	for query, want := range map[string]string{
 		"?foo=1":                       "foo=is not a parameter of this route",
 		"?foo=":                        "foo=is not a parameter of this route",

@@ -277,10 +277,9 @@ func Spellings(field protoreflect.FieldDescriptor) []string {
 }
 
 // PartnerAliases returns further names of a query parameter that selects a participant.
-// In the paths of the API, a participant is called a partner. A request with a field
-// partner_id, the id of a partner's account, has no such names.
+// In the paths of the API, a participant is called a partner.
 func PartnerAliases(field protoreflect.FieldDescriptor) []string {
-	if field.Name() == "participant_id" && field.ContainingMessage().Fields().ByName("partner_id") == nil {
+	if field.Name() == "participant_id" {
 		return []string{"partnerId", "partner_id"}
 	}
 	return nil

@@ -55,7 +55,7 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (conversion.Filter, error
 		Status:                conversion.Status(server.EnumName(req.GetStatus())), Flagged: req.Flagged,
 		Link:      server.ParseOptionalID[affiliate.LinkID](req.LinkId),
 		PromoCode: conversion.FoldPromoCode(req.GetPromoCode()),
-		Partner:   server.ParseOptionalID[affiliate.UserID](req.PartnerId),
+		Partner:   server.ParseOptionalID[affiliate.UserID](req.PartnerAccountId),
 	}
 	return filter, wrong.Err()
 }

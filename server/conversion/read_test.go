@@ -177,7 +177,7 @@ func TestReads_AreLimitedToScope(t *testing.T) {
 					t.Errorf("ListConversions returned %v, %v; want an empty list", r, err)
 				}
 				for _, req := range []*affiliatev1.ListConversionsRequest{
-					{ProgramId: new(f.Program.String())}, {ParticipantId: new(f.pat.ID.String())}, {LinkId: new(f.pat.Link.String())}, {PartnerId: new(f.pat.Partner.String())},
+					{ProgramId: new(f.Program.String())}, {ParticipantId: new(f.pat.ID.String())}, {LinkId: new(f.pat.Link.String())}, {PartnerAccountId: new(f.pat.Partner.String())},
 				} {
 					_, err = f.service.ListConversions(ctx, req)
 					pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
@@ -225,7 +225,7 @@ func TestListConversions_Filters(t *testing.T) {
 		"not flagged":               {&request{Flagged: new(false)}, []string{"lead-4", "order-3", "order-2"}},
 		"link":                      {&request{LinkId: new(f.pat.Link.String())}, []string{"lead-4", "order-1"}},
 		"promo code":                {&request{PromoCode: new("Spring")}, []string{"order-3"}},
-		"partner":                   {&request{PartnerId: new(f.pat.Partner.String())}, []string{"lead-4", "order-1"}},
+		"partner":                   {&request{PartnerAccountId: new(f.pat.Partner.String())}, []string{"lead-4", "order-1"}},
 		"customer":                  {&request{CustomerId: new("c-2")}, []string{"order-2"}},
 		"unknown customer":          {&request{CustomerId: new("c-3")}, nil},
 		"participant":               {&request{ParticipantId: new(f.pat.ID.String())}, []string{"lead-4", "order-1"}},

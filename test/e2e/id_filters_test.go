@@ -58,15 +58,15 @@ func testIDFilters(t *testing.T, sys *system) {
 	}
 	type filterValues struct{ known, unknown []string }
 	filters := map[string]filterValues{
-		"program_id":     {[]string{f.program}, []string{neverUsed, foreignIDs["program_id"], live}},
-		"participant_id": {[]string{f.participant}, []string{neverUsed, foreignIDs["participant_id"]}},
-		"partner_id":     {[]string{f.partner.id}, []string{neverUsed, foreign.partner.id}},
-		"link_id":        {[]string{ownIDs["link_id"]}, []string{neverUsed, foreignIDs["link_id"]}},
-		"group_id":       {[]string{ownIDs["group_id"]}, []string{neverUsed, foreignIDs["group_id"]}},
-		"batch_id":       {[]string{ownIDs["batch_id"]}, []string{neverUsed, foreignIDs["batch_id"]}},
-		"event_id":       {[]string{event(f, ownIDs)}, []string{"evt_" + strings.ReplaceAll(neverUsed, "-", ""), event(foreign, foreignIDs)}},
-		"actor":          {[]string{f.merchant.id, f.partner.id, ownIDs["key_id"], "system"}, []string{neverUsed, foreign.merchant.id, foreign.partner.id, foreignIDs["key_id"]}},
-		"resource_id":    {append(values(ownIDs), f.merchant.workspace), append(append(values(foreignIDs), values(unknown)...), live, foreign.merchant.workspace)},
+		"program_id":         {[]string{f.program}, []string{neverUsed, foreignIDs["program_id"], live}},
+		"participant_id":     {[]string{f.participant}, []string{neverUsed, foreignIDs["participant_id"]}},
+		"partner_account_id": {[]string{f.partner.id}, []string{neverUsed, foreign.partner.id}},
+		"link_id":            {[]string{ownIDs["link_id"]}, []string{neverUsed, foreignIDs["link_id"]}},
+		"group_id":           {[]string{ownIDs["group_id"]}, []string{neverUsed, foreignIDs["group_id"]}},
+		"batch_id":           {[]string{ownIDs["batch_id"]}, []string{neverUsed, foreignIDs["batch_id"]}},
+		"event_id":           {[]string{event(f, ownIDs)}, []string{"evt_" + strings.ReplaceAll(neverUsed, "-", ""), event(foreign, foreignIDs)}},
+		"actor":              {[]string{f.merchant.id, f.partner.id, ownIDs["key_id"], "system"}, []string{neverUsed, foreign.merchant.id, foreign.partner.id, foreignIDs["key_id"]}},
+		"resource_id":        {append(values(ownIDs), f.merchant.workspace), append(append(values(foreignIDs), values(unknown)...), live, foreign.merchant.workspace)},
 	}
 	tested := map[string]bool{}
 	for _, filter := range idFilters(t) {

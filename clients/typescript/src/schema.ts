@@ -20934,7 +20934,7 @@ export interface operations {
                  * @description Only conversions that are attributed to this partner, in any programme. This is the id
                  *     of the partner's account.
                  */
-                partner_id?: string;
+                partner_account_id?: string;
                 /**
                  * @description Only conversions of the customer with this id, as the merchant reports it. The whole id
                  *     must match. It is compared as a keyed hash and not stored.

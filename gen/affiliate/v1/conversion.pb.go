@@ -1893,7 +1893,7 @@ type ListConversionsRequest struct {
 	PromoCode *string `protobuf:"bytes,14,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
 	// Only conversions that are attributed to this partner, in any programme. This is the id
 	// of the partner's account.
-	PartnerId *string `protobuf:"bytes,15,opt,name=partner_id,proto3,oneof" json:"partner_id,omitempty"`
+	PartnerAccountId *string `protobuf:"bytes,15,opt,name=partner_account_id,proto3,oneof" json:"partner_account_id,omitempty"`
 	// Only conversions of the customer with this id, as the merchant reports it. The whole id
 	// must match. It is compared as a keyed hash and not stored.
 	CustomerId    *string `protobuf:"bytes,16,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
@@ -2029,9 +2029,9 @@ func (x *ListConversionsRequest) GetPromoCode() string {
 	return ""
 }
 
-func (x *ListConversionsRequest) GetPartnerId() string {
-	if x != nil && x.PartnerId != nil {
-		return *x.PartnerId
+func (x *ListConversionsRequest) GetPartnerAccountId() string {
+	if x != nil && x.PartnerAccountId != nil {
+		return *x.PartnerAccountId
 	}
 	return ""
 }
@@ -3188,7 +3188,7 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"_charge_idB\r\n" +
 	"\v_invoice_idB\x12\n" +
 	"\x10_subscription_idB\x0e\n" +
-	"\f_customer_id\"\xcf\a\n" +
+	"\f_customer_id\"\xe7\a\n" +
 	"\x16ListConversionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12)\n" +
@@ -3213,10 +3213,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"R\alink_id\x88\x01\x01\x12,\n" +
 	"\n" +
 	"promo_code\x18\x0e \x01(\tB\a\xfaB\x04r\x02\x18dH\vR\n" +
-	"promo_code\x88\x01\x01\x12-\n" +
-	"\n" +
-	"partner_id\x18\x0f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\fR\n" +
-	"partner_id\x88\x01\x01\x12/\n" +
+	"promo_code\x88\x01\x01\x12=\n" +
+	"\x12partner_account_id\x18\x0f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\fR\x12partner_account_id\x88\x01\x01\x12/\n" +
 	"\vcustomer_id\x18\x10 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\rR\vcustomer_id\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
@@ -3234,8 +3232,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\b_flaggedB\n" +
 	"\n" +
 	"\b_link_idB\r\n" +
-	"\v_promo_codeB\r\n" +
-	"\v_partner_idB\x0e\n" +
+	"\v_promo_codeB\x15\n" +
+	"\x13_partner_account_idB\x0e\n" +
 	"\f_customer_id\"\x8f\x01\n" +
 	"\x17ListConversionsResponse\x124\n" +
 	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.ConversionListItemR\x04data\x12\x14\n" +

@@ -3173,11 +3173,11 @@ func (m *ListConversionsRequest) validate(all bool) error {
 
 	}
 
-	if m.PartnerId != nil {
+	if m.PartnerAccountId != nil {
 
-		if err := m._validateUuid(m.GetPartnerId()); err != nil {
+		if err := m._validateUuid(m.GetPartnerAccountId()); err != nil {
 			err = ListConversionsRequestValidationError{
-				field:  "PartnerId",
+				field:  "PartnerAccountId",
 				reason: "value must be a valid UUID",
 				cause:  err,
 			}

@@ -16,11 +16,10 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/commissions", text: t.areas.commissions, icon: "coins" },
         { address: "/partners", text: t.areas.partners, icon: "people" },
         { address: "/payouts", text: t.areas.payouts, icon: "payout" },
+        { address: "/programs", text: t.areas.programs, icon: "megaphone", isRare: true },
         { address: "/conversions", text: t.areas.conversions, icon: "cart", isRare: true },
         { address: "/fraud", text: t.areas.fraud, icon: "shield", isRare: true },
         { address: "/webhooks", text: t.areas.webhooks, icon: "plug", isRare: true },
-        { address: "/conversions", text: t.areas.conversions, icon: "cart" },
-        { address: "/programs", text: t.areas.programs, icon: "megaphone", isRare: true },
         { address: "/settings/tracking", text: t.areas.settings, icon: "cog", within: "/settings", isRare: true },
       ]}
       settings="/settings/account"

@@ -3,13 +3,13 @@ import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
 import fraud from "./fraud/de";
+import keys from "./keys/de";
 import partners from "./partners/de";
 import payouts from "./payouts/de";
-import webhooks from "./webhooks/de";
-import keys from "./keys/de";
 import programs from "./programs/de";
 import settingsPages from "./settings/de";
 import tracking from "./tracking/de";
+import webhooks from "./webhooks/de";
 
 /** The texts of the console in German. */
 const de: typeof en = {

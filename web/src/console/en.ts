@@ -2,13 +2,13 @@ import shared from "../i18n/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
 import fraud from "./fraud/en";
+import keys from "./keys/en";
 import partners from "./partners/en";
 import payouts from "./payouts/en";
-import webhooks from "./webhooks/en";
-import keys from "./keys/en";
 import programs from "./programs/en";
 import settingsPages from "./settings/en";
 import tracking from "./tracking/en";
+import webhooks from "./webhooks/en";
 
 /** The texts of the console in English. de.ts has the same texts in German. Each area has a file of its own. */
 const en = {
