@@ -1,6 +1,6 @@
 import { useCallback, useState } from "react";
 
-import { TributaryError, unwrap, useApp } from "../../app/app";
+import { unwrap, useApp } from "../../app/app";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
@@ -34,7 +34,6 @@ export function LinkForm({ program, link, onClose }: { program: Program; link: P
       [api, link, onClose, participantId, program.id, reload, t],
     ),
   );
-  const hosts = state.error instanceof TributaryError ? state.error.context["allowedHosts"] : undefined;
   return (
     <Dialog title={link ? t.links.one(link.code) : t.links.create} open onClose={onClose}>
       <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
@@ -43,7 +42,7 @@ export function LinkForm({ program, link, onClose }: { program: Program; link: P
           name="destinationUrl"
           type="url"
           label={t.links.destination}
-          hint={hosts ? t.links.hosts(String(hosts)) : t.links.destinationHint}
+          hint={t.links.destinationHint}
           defaultValue={link?.destinationUrl ?? program.landingUrl ?? program.websiteUrl ?? ""}
           maxLength={2048}
           isRequired

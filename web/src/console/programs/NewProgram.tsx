@@ -5,8 +5,10 @@ import { unwrap, useApp } from "../../app/app";
 import { exponent, minorUnits } from "../../i18n/format";
 import { Choice } from "../../kit/choices";
 import { LinkButton, TextField } from "../../kit/controls";
+import { Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Page } from "../../kit/page";
+import { useCan } from "../can";
 import { useTexts } from "../texts";
 import { useReload } from "./data";
 
@@ -15,6 +17,7 @@ export default function NewProgram() {
   const { api } = useApp();
   const { t } = useTexts();
   const [, navigate] = useLocation();
+  const can = useCan();
   const reload = useReload();
   const [kind, setKind] = useState<"percentage" | "flat">("percentage");
   const state = useSubmit(
@@ -31,6 +34,13 @@ export default function NewProgram() {
       [api, kind, navigate, reload, t],
     ),
   );
+  if (!can("CreateProgram")) {
+    return (
+      <Page title={t.programs.create}>
+        <Notice>{t.programs.createForbidden}</Notice>
+      </Page>
+    );
+  }
   return (
     <Page title={t.programs.create} about={t.programs.createHint}>
       <Card>

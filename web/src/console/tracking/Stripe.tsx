@@ -55,13 +55,13 @@ function NotConnected() {
   return (
     <Card title={t.stripe.connect}>
       <p>{t.stripe.about}</p>
-      {can("ConnectProcessor") ? <ConnectForm connection={null} onDone={() => {}} /> : <Notice>{t.stripe.forbidden}</Notice>}
+      {can("ConnectProcessor") ? <ConnectForm connection={null} /> : <Notice>{t.stripe.forbidden}</Notice>}
     </Card>
   );
 }
 
 /** Asks for a restricted key. A connection gets a new key by the same form. */
-function ConnectForm({ connection, onDone }: { connection: Connection | null; onDone: () => void }) {
+function ConnectForm({ connection, onDone, onClose }: { connection: Connection | null; onDone?: () => void; onClose?: () => void }) {
   const { api, mode } = useApp();
   const { t } = useTexts();
   const reload = useReload();
@@ -81,7 +81,7 @@ function ConnectForm({ connection, onDone }: { connection: Connection | null; on
         if (refusal) throw new Refusal(refusal);
         unwrap(result);
         await reload();
-        onDone();
+        onDone?.();
       },
       [api, onDone, refusals, reload],
     ),
@@ -89,7 +89,7 @@ function ConnectForm({ connection, onDone }: { connection: Connection | null; on
   const names: Record<string, string> = t.stripe.permissions;
   const address = stripeKeyAddress(mode === "test", [...(codes ? optionalPermissions.codes : []), ...(fees ? optionalPermissions.fees : [])]);
   return (
-    <Form state={state} label={connection ? t.stripe.replace : t.stripe.connect}>
+    <Form state={state} label={connection ? t.stripe.replace : t.stripe.connect} secondary={onClose && <Button onPress={onClose}>{t.cancel}</Button>}>
       <p>{t.stripe.keyHint[mode]}</p>
       <Checkbox isSelected={codes} onChange={setCodes}>
         {t.stripe.withCodes}
@@ -158,6 +158,7 @@ function Status({ connection }: { connection: Connection }) {
           <p>{t.stripe.replaceHint}</p>
           <ConnectForm
             connection={connection}
+            onClose={close}
             onDone={() => {
               setDone(t.stripe.replaced);
               close();
