@@ -21,7 +21,7 @@ const same = [
   ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
   ...["commissions.partner", "conversions.partner", "conversions.source.stripe", "partners.code", "partners.links", "partners.name", "partners.one"],
   ...["areas.webhooks", "webhooks.title", "webhooks.one", "webhooks.httpStatus", "payouts.partner", "payouts.inCurrency", "payouts.formats.paypal", "payouts.formats.wise", "payouts.format"],
-  ...["links.partner", "codes.stripe", "stripe.address", "tracking.tabs.stripe"],
+  ...["fraud.partner", "links.partner", "codes.stripe", "stripe.address", "tracking.tabs.stripe"],
 ];
 
 test("German has another text for each English one", () => {
