@@ -277,6 +277,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   {Accept: MerchantToken, Action: readDashboards, WithoutFactor: true},
 	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:            {Accept: PartnerToken},
 	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          {Accept: NoCredential, Zone: ZoneUnsubscribe},
+	affiliatev1.NotificationService_ListAnnouncements_FullMethodName:                    {Accept: merchants, Action: readDashboards},
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   {Accept: merchants, Action: runPrograms, AcceptsKey: true},
 
 	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:         {Accept: merchants, Action: readDashboards},

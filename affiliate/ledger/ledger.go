@@ -48,10 +48,11 @@ type Entry struct {
 	OccurredAt  *time.Time              // when the event that caused the entry happened; nil if unknown or equal to CreatedAt
 }
 
-// Item is an entry with the name of its programme.
+// Item is an entry with the names of its programme and its creator.
 type Item struct {
 	Entry
-	ProgramName string
+	ProgramName   string
+	CreatedByName *string // current name; nil for system and former members
 }
 
 // Balance is the sum of entries in one currency. A negative balance is owed by the partner.

@@ -175,6 +175,18 @@ type Announcement struct {
 	Recipients int64 // number of participants to whom the text was sent
 }
 
+// SentAnnouncement is an announcement to participants in a list.
+type SentAnnouncement struct {
+	ID            AnnouncementID
+	Program       affiliate.ProgramID `db:"program_id"`
+	Title         string
+	Body          string
+	CreatedBy     *affiliate.ActorID
+	CreatedByName *string // current name; nil if the member has left
+	CreatedAt     time.Time
+	Recipients    *int64 // nil if the audit record does not exist any more
+}
+
 // Limits on the announcements of one programme, because each announcement is mailed to all
 // partners.
 const (

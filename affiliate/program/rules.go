@@ -105,6 +105,7 @@ type RulesVersion struct {
 	Rules   Rules
 	At      time.Time // when it came into force
 	By      affiliate.UserID
+	ByName  *string // current name; nil if the member has left
 }
 
 // DefaultRules returns the rules of a new programme: 20 percent of the amount without tax,

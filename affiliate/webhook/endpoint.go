@@ -116,6 +116,8 @@ type Delivery struct {
 	CreatedAt     time.Time
 	// CompletedAt is when the delivery reached a final status; nil until then.
 	CompletedAt *time.Time
+	// Payload is the body that is sent; nil if the event is deleted. Lists do not load it.
+	Payload *string `db:"-"`
 }
 
 // InEpoch returns the delivery as it is shown while its endpoint has the given epoch. A delivery of
@@ -169,6 +171,9 @@ const (
 type DeliveryFilter struct {
 	Status *DeliveryStatus
 	Event  *affiliate.EventID
+	Type   affiliate.EventName
+	// Created is the period of the events.
+	Created affiliate.Period
 }
 
 // Sender is only used as the type parameter of SenderID.

@@ -80,7 +80,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 		return nil, err
 	}
 	return &affiliatev1.ListLedgerResponse{
-		Data:  server.ConvertAll(entries, func(e ledger.Item) *affiliatev1.LedgerEntry { return toProto(e.Entry) }),
+		Data:  server.ConvertAll(entries, toProto),
 		Total: server.Total(ctx, total), Balances: balancesToProto(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
@@ -97,7 +97,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	if err != nil {
 		return nil, err
 	}
-	var added ledger.Entry
+	var added ledger.Item
 	replayed := false
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if key == nil {
@@ -128,29 +128,32 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 }
 
 // addEntry adds a manual entry. Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
-func addEntry(ctx context.Context, tx *postgres.Tx, e ledger.ManualEntry) (ledger.Entry, error) {
+func addEntry(ctx context.Context, tx *postgres.Tx, e ledger.ManualEntry) (added ledger.Item, err error) {
 	participant, err := ledgers.LockParticipant(ctx, tx, e.Scope, e.Program, e.Participant)
 	if err != nil {
-		return ledger.Entry{}, err
+		return added, err
 	}
 	closed, err := postgres.HoldBooks(ctx, tx, e.Scope.Workspace)
 	if err != nil {
-		return ledger.Entry{}, err
+		return added, err
 	}
 	entry, err := e.Entry(participant, closed)
 	if err != nil {
-		return entry, err
+		return added, err
 	}
 	if err := ledgers.Insert(ctx, tx, entry); err != nil {
-		return entry, err
+		return added, err
 	}
-	return entry, tx.Audit(ctx, affiliate.AuditLine{
+	if err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,
 		Action: "ledger." + string(e.Type), ResourceType: "ledger_entry", ResourceID: entry.ID,
 		After: map[string]any{
 			"participant_id": e.Participant, "amount_cents": e.AmountCents, "currency": entry.Currency, "reason": e.Reason,
 		},
-	})
+	}); err != nil {
+		return added, err
+	}
+	return ledgers.Get(ctx, tx, e.Scope, entry.ID.String())
 }
 
 // ListPartnerLedger returns one page of the calling partner's own entries.
@@ -177,7 +180,7 @@ func pathIDs(req interface {
 	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.ParticipantID](req.GetParticipantId())
 }
 
-func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
+func toProto(e ledger.Item) *affiliatev1.LedgerEntry {
 	return &affiliatev1.LedgerEntry{
 		Id:            e.ID.String(),
 		ProgramId:     e.Program.String(),
@@ -190,6 +193,7 @@ func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
 		PayoutId:      server.OptionalID(e.Payout),
 		Reason:        e.Reason,
 		CreatedBy:     e.CreatedBy,
+		CreatedByName: e.CreatedByName,
 		CreatedAt:     server.Timestamp(e.CreatedAt),
 		OccurredAt:    server.OptionalTimestamp(e.OccurredAt),
 	}
@@ -199,7 +203,7 @@ func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
 // contain the member of the merchant who created the entry.
 func toPartnerProto(e ledger.Item) *affiliatev1.PartnerLedgerEntry {
 	out := &affiliatev1.PartnerLedgerEntry{ProgramName: e.ProgramName}
-	server.CopyShared(out.ProtoReflect(), toProto(e.Entry).ProtoReflect())
+	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
 	return out
 }
 

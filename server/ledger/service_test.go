@@ -25,7 +25,8 @@ func TestCreateLedgerEntry(t *testing.T) {
 	want := &affiliatev1.LedgerEntry{
 		Id: got.GetId(), ProgramId: f.Program.String(), ParticipantId: anna.ID.String(), Mode: affiliatev1.Mode_MODE_LIVE, Type: bonus,
 		AmountCents: 500, Currency: "CHF", Reason: new("Reason 500"), CreatedBy: f.Owner.String(),
-		CreatedAt: server.Timestamp(f.Now().Truncate(time.Millisecond)),
+		CreatedByName: &f.Texts(`select name from users where id = $1`, f.Owner)[0],
+		CreatedAt:     server.Timestamp(f.Now().Truncate(time.Millisecond)),
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("CreateLedgerEntry returned %v\nwant %v", got, want)

@@ -36,8 +36,13 @@ func TestAnnouncement_ReachesApprovedParticipants(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.WantFields(t, "the announcement", got, &affiliatev1.Announcement{
-		ProgramId: f.Program.String(), Title: "{program} <b>", Body: "Two\nlines", Recipients: 1, CreatedAt: server.Timestamp(f.Now()),
+		ProgramId: f.Program.String(), Title: "{program} <b>", Body: "Two\nlines", Recipients: ptr(int64(1)), CreatedAt: server.Timestamp(f.Now()),
+		CreatedBy: ptr(f.Owner.String()), CreatedByName: ptr(f.Texts(`select name from users where id = $1`, f.Owner)[0]),
 	})
+	list, err := f.service.ListAnnouncements(f.asOwner(), &affiliatev1.ListAnnouncementsRequest{ProgramId: f.Program.String()})
+	if err != nil || list.GetTotal() != 1 || !proto.Equal(list.GetData()[0], got) {
+		t.Errorf("ListAnnouncements returned %v, error %v, want the announcement", list, err)
+	}
 	partner := f.reader(servertest.AsPartner(t, jane.Partner, affiliate.ModeTest))
 	feed := partner.list(&affiliatev1.ListNotificationsRequest{})
 	if len(feed.Data) != 1 {
@@ -68,7 +73,7 @@ func TestAnnouncement_ReachesThousandsOfParticipants(t *testing.T) {
 		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', now(), now(), now() from users where kind = 'partner'`,
 		f.Scope.Workspace, f.Program, f.Scope.Mode)
 	got, err := f.announce(f.asOwner(), f.Program.String(), "News", "Text")
-	if err != nil || got.Recipients != 2500 {
+	if err != nil || got.GetRecipients() != 2500 {
 		t.Fatalf("the announcement has %d recipients, %v, want 2500", got.GetRecipients(), err)
 	}
 	f.WantCount(2500, "notifications", `select count(distinct feed_id) from notifications where type = 'program.announcement'`)
@@ -185,7 +190,7 @@ func TestAnnouncement_OncePerIdempotencyKey(t *testing.T) {
 		return a, transport.Replayed(), err
 	}
 	first, replayed, err := announce("k-1", "News")
-	if err != nil || replayed || first.Recipients != 1 {
+	if err != nil || replayed || first.GetRecipients() != 1 {
 		t.Fatalf("the first request returned %v, %v, replayed %t", first, err, replayed)
 	}
 	f.Join("Ben")
@@ -201,5 +206,32 @@ func TestAnnouncement_OncePerIdempotencyKey(t *testing.T) {
 	f.WantCount(1, "announcements", `select count(*) from announcements`)
 	if _, replayed, err := announce("k-2", "News"); err != nil || replayed {
 		t.Errorf("another key: the request returned %v, replayed %t", err, replayed)
+	}
+}
+
+func TestListAnnouncements_PagesNewestFirst(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := f.NewProgram(f.Scope)
+	f.Exec(`insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
+		select gen_random_uuid(), $1, p, $2, n::text, 'Text', gen_random_uuid(), $3::timestamptz - n * interval '1 day'
+		from unnest($4::uuid[]) p, generate_series(1, 5) n`, f.Scope.Workspace, f.Scope.Mode, f.Now(), []affiliate.ProgramID{f.Program, other})
+	list, err := f.service.ListAnnouncements(f.asOwner(), &affiliatev1.ListAnnouncementsRequest{
+		ProgramId: f.Program.String(), Page: ptr(int32(2)), PageSize: ptr(int32(2)),
+	})
+	if err != nil || list.GetTotal() != 5 || len(list.GetData()) != 2 || list.Data[0].GetTitle() != "3" || list.Data[1].GetTitle() != "4" {
+		t.Fatalf("ListAnnouncements returned %v, error %v, want 3 and 4 of 5", list, err)
+	}
+	if first := list.Data[0]; first.Recipients != nil || first.CreatedByName != nil {
+		t.Errorf("the announcement is %v, want no recipients and no name, because they are not known", first)
+	}
+	for name, ctx := range map[string]context.Context{
+		"other mode":      servertest.AsMember(t, affiliate.Scope{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode.Other()}, f.Owner, affiliate.RoleOwner),
+		"other workspace": servertest.AsMember(t, affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.Scope.Mode}, f.Owner, affiliate.RoleOwner),
+	} {
+		_, err := f.service.ListAnnouncements(ctx, &affiliatev1.ListAnnouncementsRequest{ProgramId: f.Program.String()})
+		if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound {
+			t.Errorf("%s: ListAnnouncements returned %q, want NOT_FOUND", name, reason)
+		}
 	}
 }

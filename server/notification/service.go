@@ -243,10 +243,11 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		}); err != nil {
 			return err
 		}
-		response = &affiliatev1.Announcement{
-			Id: announcement.ID.String(), ProgramId: program.String(), Title: announcement.Title, Body: announcement.Body,
-			Recipients: announcement.Recipients, CreatedAt: server.Timestamp(at),
+		sent, _, err := notifications.ListAnnouncements(ctx, tx, announcement.Scope, program, affiliate.Page{Number: 1, Size: 1})
+		if err != nil {
+			return err
 		}
+		response = announcementToProto(sent[0])
 		if stored, err = proto.Marshal(response); err != nil {
 			return err
 		}

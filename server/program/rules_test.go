@@ -178,10 +178,11 @@ func (f *fixture) listRules(programID string, page, size int32) *affiliatev1.Lis
 func TestListProgramRules(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
-	versions := []*affiliatev1.ProgramRules{{Version: 1, Rules: p.CommissionRules, By: f.owner.String(), At: p.CreatedAt}}
+	name := &f.Texts(`select name from users where id = $1`, f.owner)[0]
+	versions := []*affiliatev1.ProgramRules{{Version: 1, Rules: p.CommissionRules, By: f.owner.String(), ByName: name, At: p.CreatedAt}}
 	for days := range int32(4) {
 		p = f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days")
-		versions = append(versions, &affiliatev1.ProgramRules{Version: days + 2, Rules: p.CommissionRules, By: f.owner.String(), At: p.UpdatedAt})
+		versions = append(versions, &affiliatev1.ProgramRules{Version: days + 2, Rules: p.CommissionRules, By: f.owner.String(), ByName: name, At: p.UpdatedAt})
 	}
 	f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name")
 	f.createNamed("Another")

@@ -230,7 +230,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	}
 	toProto := func(v program.RulesVersion) *affiliatev1.ProgramRules {
 		//nolint:gosec // users create the versions one by one, so the number is small
-		return &affiliatev1.ProgramRules{Version: int32(v.Version), Rules: server.Rules(v.Rules), At: server.Timestamp(v.At), By: v.By.String()}
+		return &affiliatev1.ProgramRules{Version: int32(v.Version), Rules: server.Rules(v.Rules), At: server.Timestamp(v.At), By: v.By.String(), ByName: v.ByName}
 	}
 	return &affiliatev1.ListProgramRulesResponse{
 		Data: server.ConvertAll(versions, toProto), Total: int64(p.RulesVersion), // versions are numbered from 1 without gaps

@@ -49,7 +49,7 @@ func TestDelivery_IncludesItsAttempts(t *testing.T) {
 		NextAttemptAt: server.Timestamp(attempted.Add(10 * time.Hour)), CreatedAt: server.Timestamp(event.At),
 	}
 	wantDetail := &affiliatev1.DeliveryDetail{
-		RequestUrl: endpointURL,
+		RequestUrl: endpointURL, Payload: &f.Texts(`select convert_from(body, 'UTF8') from events where id = $1`, event.ID)[0],
 		Attempts: []*affiliatev1.DeliveryAttempt{{
 			Number: 1, StartedAt: server.Timestamp(attempted), DurationMs: 12, HttpStatusCode: new(int32(500)), ErrorMessage: new("http_500"),
 		}},

@@ -73,6 +73,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.UpdateWebhookRequest:
 		server.CheckMask(req, &found, "subscriptions", "active")
 		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
+	case *affiliatev1.ListDeliveriesRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+		known := func(kind affiliate.EventKind) bool { return string(kind.Name) == req.GetEventType() }
+		if req.EventType != nil && !slices.ContainsFunc(affiliate.Catalogue(), known) {
+			found.Add("event_type", "must be the name of an event")
+		}
 	case *affiliatev1.RecoverDeliveriesRequest:
 		checkRecovery(req, s.currentTime(), &found)
 	}
@@ -210,6 +216,8 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) webhook.DeliveryFilter {
 		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}
+	filter.Type = affiliate.EventName(req.GetEventType())
+	filter.Created, _ = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	return filter
 }
 
@@ -229,7 +237,7 @@ func deliveryToProto(d webhook.Delivery) *affiliatev1.Delivery {
 }
 
 func detailToProto(d webhook.Delivery, url string) *affiliatev1.DeliveryDetail {
-	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: server.ConvertAll(d.Attempts, attemptToProto)}
+	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Payload: d.Payload, Attempts: server.ConvertAll(d.Attempts, attemptToProto)}
 	server.CopyShared(out.ProtoReflect(), deliveryToProto(d).ProtoReflect())
 	return out
 }

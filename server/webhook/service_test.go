@@ -130,9 +130,14 @@ func TestDeliveries_OfEventsOlderThan30DaysAreNotListed(t *testing.T) {
 		req  *affiliatev1.ListDeliveriesRequest
 		want []affiliate.DeliveryID
 	}{
-		"all":         {&affiliatev1.ListDeliveriesRequest{}, []affiliate.DeliveryID{newest, oldest}},
-		"of a status": {&affiliatev1.ListDeliveriesRequest{Status: new(affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED)}, []affiliate.DeliveryID{newest}},
-		"of an event": {&affiliatev1.ListDeliveriesRequest{EventId: new(event.WireID())}, []affiliate.DeliveryID{oldest}},
+		"all":             {&affiliatev1.ListDeliveriesRequest{}, []affiliate.DeliveryID{newest, oldest}},
+		"of a status":     {&affiliatev1.ListDeliveriesRequest{Status: new(affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED)}, []affiliate.DeliveryID{newest}},
+		"of a type":       {&affiliatev1.ListDeliveriesRequest{EventType: new("payout.paid")}, []affiliate.DeliveryID{newest, oldest}},
+		"of another type": {&affiliatev1.ListDeliveriesRequest{EventType: new("commission.created")}, nil},
+		"since":           {&affiliatev1.ListDeliveriesRequest{DateFrom: new(affiliate.FormatTime(f.Now().Add(-2 * time.Hour)))}, []affiliate.DeliveryID{newest}},
+		"until":           {&affiliatev1.ListDeliveriesRequest{DateTo: new(affiliate.FormatTime(f.Now().Add(-2 * time.Hour)))}, []affiliate.DeliveryID{oldest}},
+		"long ago":        {&affiliatev1.ListDeliveriesRequest{DateFrom: new("2020-01-01"), DateTo: new("2020-02-01")}, nil},
+		"of an event":     {&affiliatev1.ListDeliveriesRequest{EventId: new(event.WireID())}, []affiliate.DeliveryID{oldest}},
 	} {
 		tc.req.WebhookId = e.ID.String()
 		list, err := f.service.ListDeliveries(f.asOwner(), tc.req)

@@ -490,6 +490,7 @@ func (c *referenceCalls) notifications() {
 	c.call(c.merchant, "POST", c.program+"/announcements", object{
 		"title": "New roasts", "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
 	})
+	c.call(c.merchant, "GET", c.program+"/announcements", nil)
 	for _, side := range []struct {
 		client          apiClient
 		feed            string

@@ -363,6 +363,7 @@ var routeRules = map[string]rule{
 	"StreamPartnerNotifications":           {accepts: partners, allowedOutcome: ok},
 	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: created},
 	"Unsubscribe":                          {accepts: anyone, allowedOutcome: invalid, sharedByModes: true},
+	"ListAnnouncements":                    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"CreateAnnouncement":                   {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"title": "News", "body": "The shop has new beans."}},
 
 	"GetFraudPolicy":         {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},

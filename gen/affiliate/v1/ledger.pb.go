@@ -1015,7 +1015,10 @@ type LedgerEntry struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When the cause of the entry happened, for example a refund that was reported late. Null
 	// if it is not known or the same as `createdAt`.
-	OccurredAt    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=occurred_at,json=occurredAt,proto3" json:"occurred_at,omitempty"`
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=occurred_at,json=occurredAt,proto3" json:"occurred_at,omitempty"`
+	// The current name of the member in `createdBy`, or `service:` and the name of the service
+	// token. Null for `system`, and if the member has left the workspace.
+	CreatedByName *string `protobuf:"bytes,14,opt,name=created_by_name,json=createdByName,proto3,oneof" json:"created_by_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1139,6 +1142,13 @@ func (x *LedgerEntry) GetOccurredAt() *timestamppb.Timestamp {
 		return x.OccurredAt
 	}
 	return nil
+}
+
+func (x *LedgerEntry) GetCreatedByName() string {
+	if x != nil && x.CreatedByName != nil {
+		return *x.CreatedByName
+	}
+	return ""
 }
 
 // PartnerLedgerEntry is a ledger entry as the partner sees it.
@@ -1381,7 +1391,7 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\famount_cents\x18\x04 \x01(\x03B\x17\xfaB\x14\"\x12\x18\x80\xa0\x94\xa5\x8d\x1d(\x80\xe0\xeb\xda\xf2\xe2\xff\xff\xff\x01R\vamountCents\x12\x1f\n" +
 	"\bcurrency\x18\x05 \x01(\tH\x00R\bcurrency\x88\x01\x01\x12&\n" +
 	"\x06reason\x18\x06 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reasonB\v\n" +
-	"\t_currency\"\xa8\x04\n" +
+	"\t_currency\"\xe9\x04\n" +
 	"\vLedgerEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1400,11 +1410,13 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
 	"\voccurred_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"occurredAtB\x10\n" +
+	"occurredAt\x12+\n" +
+	"\x0fcreated_by_name\x18\x0e \x01(\tH\x03R\rcreatedByName\x88\x01\x01B\x10\n" +
 	"\x0e_commission_idB\f\n" +
 	"\n" +
 	"_payout_idB\t\n" +
-	"\a_reason\"\xf6\x03\n" +
+	"\a_reasonB\x12\n" +
+	"\x10_created_by_name\"\xf6\x03\n" +
 	"\x12PartnerLedgerEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +

@@ -1865,6 +1865,10 @@ func (m *LedgerEntry) validate(all bool) error {
 		// no validation rules for Reason
 	}
 
+	if m.CreatedByName != nil {
+		// no validation rules for CreatedByName
+	}
+
 	if len(errors) > 0 {
 		return LedgerEntryMultiError(errors)
 	}

@@ -1332,9 +1332,14 @@ type Announcement struct {
 	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	Title     string                 `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	Body      string                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	// The number of participants to whom it was sent.
-	Recipients    int64                  `protobuf:"varint,5,opt,name=recipients,proto3" json:"recipients,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The number of participants to whom it was sent. Null if it is not known any more.
+	Recipients *int64                 `protobuf:"varint,5,opt,name=recipients,proto3,oneof" json:"recipients,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The id of the user or service token that sent it.
+	CreatedBy *string `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3,oneof" json:"created_by,omitempty"`
+	// The current name of the member in `createdBy`, or `service:` and the name of the service
+	// token. Null if the member has left the workspace.
+	CreatedByName *string `protobuf:"bytes,8,opt,name=created_by_name,json=createdByName,proto3,oneof" json:"created_by_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1398,8 +1403,8 @@ func (x *Announcement) GetBody() string {
 }
 
 func (x *Announcement) GetRecipients() int64 {
-	if x != nil {
-		return x.Recipients
+	if x != nil && x.Recipients != nil {
+		return *x.Recipients
 	}
 	return 0
 }
@@ -1409,6 +1414,153 @@ func (x *Announcement) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Announcement) GetCreatedBy() string {
+	if x != nil && x.CreatedBy != nil {
+		return *x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Announcement) GetCreatedByName() string {
+	if x != nil && x.CreatedByName != nil {
+		return *x.CreatedByName
+	}
+	return ""
+}
+
+type ListAnnouncementsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAnnouncementsRequest) Reset() {
+	*x = ListAnnouncementsRequest{}
+	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAnnouncementsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAnnouncementsRequest) ProtoMessage() {}
+
+func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
+func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListAnnouncementsRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListAnnouncementsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListAnnouncementsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListAnnouncementsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*Announcement        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of announcements on all pages.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAnnouncementsResponse) Reset() {
+	*x = ListAnnouncementsResponse{}
+	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAnnouncementsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAnnouncementsResponse) ProtoMessage() {}
+
+func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
+func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListAnnouncementsResponse) GetData() []*Announcement {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListAnnouncementsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListAnnouncementsResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListAnnouncementsResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
 }
 
 type UnsubscribeRequest struct {
@@ -1423,7 +1575,7 @@ type UnsubscribeRequest struct {
 
 func (x *UnsubscribeRequest) Reset() {
 	*x = UnsubscribeRequest{}
-	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	mi := &file_affiliate_v1_notification_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1587,7 @@ func (x *UnsubscribeRequest) String() string {
 func (*UnsubscribeRequest) ProtoMessage() {}
 
 func (x *UnsubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	mi := &file_affiliate_v1_notification_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1600,7 @@ func (x *UnsubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsubscribeRequest.ProtoReflect.Descriptor instead.
 func (*UnsubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnsubscribeRequest) GetToken() string {
@@ -1477,7 +1629,7 @@ type UnsubscribeResponse struct {
 
 func (x *UnsubscribeResponse) Reset() {
 	*x = UnsubscribeResponse{}
-	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	mi := &file_affiliate_v1_notification_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1641,7 @@ func (x *UnsubscribeResponse) String() string {
 func (*UnsubscribeResponse) ProtoMessage() {}
 
 func (x *UnsubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	mi := &file_affiliate_v1_notification_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1654,7 @@ func (x *UnsubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsubscribeResponse.ProtoReflect.Descriptor instead.
 func (*UnsubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UnsubscribeResponse) GetCategory() NotificationCategory {
@@ -1616,18 +1768,37 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12#\n" +
 	"\x05title\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18x\xa8\xbb\x18\x01R\x05title\x12\"\n" +
-	"\x04body\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x88'\xa8\xbb\x18\x01R\x04body\"\xc2\x01\n" +
+	"\x04body\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\x88'\xa8\xbb\x18\x01R\x04body\"\xca\x02\n" +
 	"\fAnnouncement\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x02 \x01(\tR\tprogramId\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\tR\x04body\x12\x1e\n" +
+	"\x04body\x18\x04 \x01(\tR\x04body\x12#\n" +
 	"\n" +
-	"recipients\x18\x05 \x01(\x03R\n" +
-	"recipients\x129\n" +
+	"recipients\x18\x05 \x01(\x03H\x00R\n" +
+	"recipients\x88\x01\x01\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"]\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\"\n" +
+	"\n" +
+	"created_by\x18\a \x01(\tH\x01R\tcreatedBy\x88\x01\x01\x12+\n" +
+	"\x0fcreated_by_name\x18\b \x01(\tH\x02R\rcreatedByName\x88\x01\x01B\r\n" +
+	"\v_recipientsB\r\n" +
+	"\v_created_byB\x12\n" +
+	"\x10_created_by_name\"\x9f\x01\n" +
+	"\x18ListAnnouncementsRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
+	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x8b\x01\n" +
+	"\x19ListAnnouncementsResponse\x12.\n" +
+	"\x04data\x18\x01 \x03(\v2\x1a.affiliate.v1.AnnouncementR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"]\n" +
 	"\x12UnsubscribeRequest\x12\x1d\n" +
 	"\x05token\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x10\x01R\x05token\x12(\n" +
 	"\x04body\x18\x02 \x01(\v2\x14.google.api.HttpBodyR\x04body\"k\n" +
@@ -1658,7 +1829,7 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"!NOTIFICATION_SEVERITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aNOTIFICATION_SEVERITY_INFO\x10\x01\x12!\n" +
 	"\x1dNOTIFICATION_SEVERITY_WARNING\x10\x02\x12\"\n" +
-	"\x1eNOTIFICATION_SEVERITY_CRITICAL\x10\x032\xc4\x1a\n" +
+	"\x1eNOTIFICATION_SEVERITY_CRITICAL\x10\x032\xe0\x1b\n" +
 	"\x13NotificationService\x12\x83\x01\n" +
 	"\x11ListNotifications\x12&.affiliate.v1.ListNotificationsRequest\x1a'.affiliate.v1.ListNotificationsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/notifications\x12\x90\x01\n" +
 	"\x18CountUnreadNotifications\x12-.affiliate.v1.CountUnreadNotificationsRequest\x1a\x19.affiliate.v1.UnreadCount\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/notifications/unread-count\x12\x8b\x01\n" +
@@ -1681,7 +1852,8 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"$UpdatePartnerNotificationPreferences\x122.affiliate.v1.UpdateNotificationPreferencesRequest\x1a%.affiliate.v1.NotificationPreferences\"4\x82\xd3\xe4\x93\x02.:\x01*2)/api/v1/partner/notifications/preferences\x12\x8c\x01\n" +
 	"\x1aStreamPartnerNotifications\x12(.affiliate.v1.StreamNotificationsRequest\x1a\x14.google.api.HttpBody\",\x82\xd3\xe4\x93\x02&\x12$/api/v1/partner/notifications/stream0\x01\x12\x95\x01\n" +
 	"\x19CreatePartnerStreamTicket\x12'.affiliate.v1.CreateStreamTicketRequest\x1a\x1a.affiliate.v1.StreamTicket\"3\x82\xd3\xe4\x93\x02-\"+/api/v1/partner/notifications/stream-ticket\x12\x91\x01\n" +
-	"\x12CreateAnnouncement\x12'.affiliate.v1.CreateAnnouncementRequest\x1a\x1a.affiliate.v1.Announcement\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/programs/{program_id}/announcementsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x12CreateAnnouncement\x12'.affiliate.v1.CreateAnnouncementRequest\x1a\x1a.affiliate.v1.Announcement\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/programs/{program_id}/announcements\x12\x99\x01\n" +
+	"\x11ListAnnouncements\x12&.affiliate.v1.ListAnnouncementsRequest\x1a'.affiliate.v1.ListAnnouncementsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/api/v1/programs/{program_id}/announcementsB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_notification_proto_rawDescOnce sync.Once
@@ -1696,7 +1868,7 @@ func file_affiliate_v1_notification_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_notification_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_affiliate_v1_notification_proto_goTypes = []any{
 	(NotificationCategory)(0),                    // 0: affiliate.v1.NotificationCategory
 	(NotificationSeverity)(0),                    // 1: affiliate.v1.NotificationSeverity
@@ -1720,83 +1892,88 @@ var file_affiliate_v1_notification_proto_goTypes = []any{
 	(*CategoryPreferenceChange)(nil),             // 19: affiliate.v1.CategoryPreferenceChange
 	(*CreateAnnouncementRequest)(nil),            // 20: affiliate.v1.CreateAnnouncementRequest
 	(*Announcement)(nil),                         // 21: affiliate.v1.Announcement
-	(*UnsubscribeRequest)(nil),                   // 22: affiliate.v1.UnsubscribeRequest
-	(*UnsubscribeResponse)(nil),                  // 23: affiliate.v1.UnsubscribeResponse
-	nil,                                          // 24: affiliate.v1.Notification.FactsEntry
-	(*timestamppb.Timestamp)(nil),                // 25: google.protobuf.Timestamp
-	(Mode)(0),                                    // 26: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),                    // 27: google.api.HttpBody
+	(*ListAnnouncementsRequest)(nil),             // 22: affiliate.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),            // 23: affiliate.v1.ListAnnouncementsResponse
+	(*UnsubscribeRequest)(nil),                   // 24: affiliate.v1.UnsubscribeRequest
+	(*UnsubscribeResponse)(nil),                  // 25: affiliate.v1.UnsubscribeResponse
+	nil,                                          // 26: affiliate.v1.Notification.FactsEntry
+	(*timestamppb.Timestamp)(nil),                // 27: google.protobuf.Timestamp
+	(Mode)(0),                                    // 28: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),                    // 29: google.api.HttpBody
 }
 var file_affiliate_v1_notification_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Notification.category:type_name -> affiliate.v1.NotificationCategory
 	1,  // 1: affiliate.v1.Notification.severity:type_name -> affiliate.v1.NotificationSeverity
 	3,  // 2: affiliate.v1.Notification.resource:type_name -> affiliate.v1.NotificationResource
-	25, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
-	25, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
-	26, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
-	25, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
-	24, // 7: affiliate.v1.Notification.facts:type_name -> affiliate.v1.Notification.FactsEntry
+	27, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
+	27, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
+	28, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
+	27, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	26, // 7: affiliate.v1.Notification.facts:type_name -> affiliate.v1.Notification.FactsEntry
 	0,  // 8: affiliate.v1.ListNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
 	2,  // 9: affiliate.v1.ListNotificationsResponse.data:type_name -> affiliate.v1.Notification
 	0,  // 10: affiliate.v1.SelectNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
-	25, // 11: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
-	25, // 12: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 11: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
+	27, // 12: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
 	17, // 13: affiliate.v1.NotificationPreferences.categories:type_name -> affiliate.v1.CategoryPreference
 	0,  // 14: affiliate.v1.CategoryPreference.category:type_name -> affiliate.v1.NotificationCategory
 	19, // 15: affiliate.v1.UpdateNotificationPreferencesRequest.categories:type_name -> affiliate.v1.CategoryPreferenceChange
 	0,  // 16: affiliate.v1.CategoryPreferenceChange.category:type_name -> affiliate.v1.NotificationCategory
-	25, // 17: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
-	27, // 18: affiliate.v1.UnsubscribeRequest.body:type_name -> google.api.HttpBody
-	0,  // 19: affiliate.v1.UnsubscribeResponse.category:type_name -> affiliate.v1.NotificationCategory
-	4,  // 20: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 21: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 22: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 23: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 24: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 25: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 26: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 27: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 28: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 29: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	22, // 30: affiliate.v1.NotificationService.Unsubscribe:input_type -> affiliate.v1.UnsubscribeRequest
-	4,  // 31: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 32: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 33: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 34: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 35: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 36: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 37: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 38: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 39: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 40: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	20, // 41: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
-	5,  // 42: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 43: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 44: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
-	11, // 45: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 46: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
-	11, // 47: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 48: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 49: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	27, // 50: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
-	14, // 51: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
-	23, // 52: affiliate.v1.NotificationService.Unsubscribe:output_type -> affiliate.v1.UnsubscribeResponse
-	5,  // 53: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 54: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 55: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 56: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 57: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 58: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 59: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 60: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	27, // 61: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
-	14, // 62: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
-	21, // 63: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
-	42, // [42:64] is the sub-list for method output_type
-	20, // [20:42] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	27, // 17: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
+	21, // 18: affiliate.v1.ListAnnouncementsResponse.data:type_name -> affiliate.v1.Announcement
+	29, // 19: affiliate.v1.UnsubscribeRequest.body:type_name -> google.api.HttpBody
+	0,  // 20: affiliate.v1.UnsubscribeResponse.category:type_name -> affiliate.v1.NotificationCategory
+	4,  // 21: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 22: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 23: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 24: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 25: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 26: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 27: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 28: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 29: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 30: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	24, // 31: affiliate.v1.NotificationService.Unsubscribe:input_type -> affiliate.v1.UnsubscribeRequest
+	4,  // 32: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 33: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 34: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 35: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 36: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 37: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 38: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 39: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 40: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 41: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	20, // 42: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
+	22, // 43: affiliate.v1.NotificationService.ListAnnouncements:input_type -> affiliate.v1.ListAnnouncementsRequest
+	5,  // 44: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 45: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 46: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
+	11, // 47: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 48: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
+	11, // 49: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 50: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 51: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	29, // 52: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
+	14, // 53: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
+	25, // 54: affiliate.v1.NotificationService.Unsubscribe:output_type -> affiliate.v1.UnsubscribeResponse
+	5,  // 55: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 56: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 57: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 58: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 59: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 60: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 61: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 62: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	29, // 63: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
+	14, // 64: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
+	21, // 65: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
+	23, // 66: affiliate.v1.NotificationService.ListAnnouncements:output_type -> affiliate.v1.ListAnnouncementsResponse
+	44, // [44:67] is the sub-list for method output_type
+	21, // [21:44] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_notification_proto_init() }
@@ -1811,13 +1988,15 @@ func file_affiliate_v1_notification_proto_init() {
 	file_affiliate_v1_notification_proto_msgTypes[2].OneofWrappers = []any{}
 	file_affiliate_v1_notification_proto_msgTypes[10].OneofWrappers = []any{}
 	file_affiliate_v1_notification_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_notification_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_notification_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_notification_proto_rawDesc), len(file_affiliate_v1_notification_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

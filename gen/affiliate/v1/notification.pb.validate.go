@@ -2463,8 +2463,6 @@ func (m *Announcement) validate(all bool) error {
 
 	// no validation rules for Body
 
-	// no validation rules for Recipients
-
 	if all {
 		switch v := interface{}(m.GetCreatedAt()).(type) {
 		case interface{ ValidateAll() error }:
@@ -2492,6 +2490,18 @@ func (m *Announcement) validate(all bool) error {
 				cause:  err,
 			}
 		}
+	}
+
+	if m.Recipients != nil {
+		// no validation rules for Recipients
+	}
+
+	if m.CreatedBy != nil {
+		// no validation rules for CreatedBy
+	}
+
+	if m.CreatedByName != nil {
+		// no validation rules for CreatedByName
 	}
 
 	if len(errors) > 0 {
@@ -2570,6 +2580,282 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = AnnouncementValidationError{}
+
+// Validate checks the field values on ListAnnouncementsRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListAnnouncementsRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListAnnouncementsRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListAnnouncementsRequestMultiError, or nil if none found.
+func (m *ListAnnouncementsRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListAnnouncementsRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListAnnouncementsRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListAnnouncementsRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListAnnouncementsRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListAnnouncementsRequestMultiError is an error wrapping multiple validation
+// errors returned by ListAnnouncementsRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListAnnouncementsRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListAnnouncementsRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListAnnouncementsRequestMultiError) AllErrors() []error { return m }
+
+// ListAnnouncementsRequestValidationError is the validation error returned by
+// ListAnnouncementsRequest.Validate if the designated constraints aren't met.
+type ListAnnouncementsRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListAnnouncementsRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListAnnouncementsRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListAnnouncementsRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListAnnouncementsRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListAnnouncementsRequestValidationError) ErrorName() string {
+	return "ListAnnouncementsRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListAnnouncementsRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListAnnouncementsRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListAnnouncementsRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListAnnouncementsRequestValidationError{}
+
+// Validate checks the field values on ListAnnouncementsResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListAnnouncementsResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListAnnouncementsResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListAnnouncementsResponseMultiError, or nil if none found.
+func (m *ListAnnouncementsResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListAnnouncementsResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListAnnouncementsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListAnnouncementsResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListAnnouncementsResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListAnnouncementsResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListAnnouncementsResponseMultiError is an error wrapping multiple validation
+// errors returned by ListAnnouncementsResponse.ValidateAll() if the
+// designated constraints aren't met.
+type ListAnnouncementsResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListAnnouncementsResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListAnnouncementsResponseMultiError) AllErrors() []error { return m }
+
+// ListAnnouncementsResponseValidationError is the validation error returned by
+// ListAnnouncementsResponse.Validate if the designated constraints aren't met.
+type ListAnnouncementsResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListAnnouncementsResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListAnnouncementsResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListAnnouncementsResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListAnnouncementsResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListAnnouncementsResponseValidationError) ErrorName() string {
+	return "ListAnnouncementsResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListAnnouncementsResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListAnnouncementsResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListAnnouncementsResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListAnnouncementsResponseValidationError{}
 
 // Validate checks the field values on UnsubscribeRequest with the rules
 // defined in the proto definition for this message. If any rules are

@@ -42,6 +42,7 @@ const (
 	NotificationService_StreamPartnerNotifications_FullMethodName           = "/affiliate.v1.NotificationService/StreamPartnerNotifications"
 	NotificationService_CreatePartnerStreamTicket_FullMethodName            = "/affiliate.v1.NotificationService/CreatePartnerStreamTicket"
 	NotificationService_CreateAnnouncement_FullMethodName                   = "/affiliate.v1.NotificationService/CreateAnnouncement"
+	NotificationService_ListAnnouncements_FullMethodName                    = "/affiliate.v1.NotificationService/ListAnnouncements"
 )
 
 // NotificationServiceClient is the client API for NotificationService service.
@@ -151,6 +152,9 @@ type NotificationServiceClient interface {
 	//   - PROGRAM_STATE_INVALID: the programme is not active.
 	//   - RATE_LIMIT_EXCEEDED: there were five announcements in the last 24 hours.
 	CreateAnnouncement(ctx context.Context, in *CreateAnnouncementRequest, opts ...grpc.CallOption) (*Announcement, error)
+	// ListAnnouncements returns the announcements of a programme in the last 180 days, newest
+	// first.
+	ListAnnouncements(ctx context.Context, in *ListAnnouncementsRequest, opts ...grpc.CallOption) (*ListAnnouncementsResponse, error)
 }
 
 type notificationServiceClient struct {
@@ -399,6 +403,16 @@ func (c *notificationServiceClient) CreateAnnouncement(ctx context.Context, in *
 	return out, nil
 }
 
+func (c *notificationServiceClient) ListAnnouncements(ctx context.Context, in *ListAnnouncementsRequest, opts ...grpc.CallOption) (*ListAnnouncementsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAnnouncementsResponse)
+	err := c.cc.Invoke(ctx, NotificationService_ListAnnouncements_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NotificationServiceServer is the server API for NotificationService service.
 // All implementations must embed UnimplementedNotificationServiceServer
 // for forward compatibility.
@@ -506,6 +520,9 @@ type NotificationServiceServer interface {
 	//   - PROGRAM_STATE_INVALID: the programme is not active.
 	//   - RATE_LIMIT_EXCEEDED: there were five announcements in the last 24 hours.
 	CreateAnnouncement(context.Context, *CreateAnnouncementRequest) (*Announcement, error)
+	// ListAnnouncements returns the announcements of a programme in the last 180 days, newest
+	// first.
+	ListAnnouncements(context.Context, *ListAnnouncementsRequest) (*ListAnnouncementsResponse, error)
 	mustEmbedUnimplementedNotificationServiceServer()
 }
 
@@ -581,6 +598,9 @@ func (UnimplementedNotificationServiceServer) CreatePartnerStreamTicket(context.
 }
 func (UnimplementedNotificationServiceServer) CreateAnnouncement(context.Context, *CreateAnnouncementRequest) (*Announcement, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateAnnouncement not implemented")
+}
+func (UnimplementedNotificationServiceServer) ListAnnouncements(context.Context, *ListAnnouncementsRequest) (*ListAnnouncementsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAnnouncements not implemented")
 }
 func (UnimplementedNotificationServiceServer) mustEmbedUnimplementedNotificationServiceServer() {}
 func (UnimplementedNotificationServiceServer) testEmbeddedByValue()                             {}
@@ -985,6 +1005,24 @@ func _NotificationService_CreateAnnouncement_Handler(srv interface{}, ctx contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NotificationService_ListAnnouncements_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAnnouncementsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NotificationServiceServer).ListAnnouncements(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NotificationService_ListAnnouncements_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NotificationServiceServer).ListAnnouncements(ctx, req.(*ListAnnouncementsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NotificationService_ServiceDesc is the grpc.ServiceDesc for NotificationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1071,6 +1109,10 @@ var NotificationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateAnnouncement",
 			Handler:    _NotificationService_CreateAnnouncement_Handler,
+		},
+		{
+			MethodName: "ListAnnouncements",
+			Handler:    _NotificationService_ListAnnouncements_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -2075,7 +2075,10 @@ type ProgramRules struct {
 	// The time from which the version applied.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	// The id of the user who made the version.
-	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// The current name of the member in `by`, or `service:` and the name of the service token.
+	// Null if the member has left the workspace.
+	ByName        *string `protobuf:"bytes,5,opt,name=by_name,json=byName,proto3,oneof" json:"by_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2134,6 +2137,13 @@ func (x *ProgramRules) GetAt() *timestamppb.Timestamp {
 func (x *ProgramRules) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *ProgramRules) GetByName() string {
+	if x != nil && x.ByName != nil {
+		return *x.ByName
 	}
 	return ""
 }
@@ -3847,12 +3857,15 @@ const file_affiliate_v1_program_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
-	"_page_size\"\x99\x01\n" +
+	"_page_size\"\xc3\x01\n" +
 	"\fProgramRules\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x123\n" +
 	"\x05rules\x18\x02 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x05rules\x12*\n" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"\x8a\x01\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x1c\n" +
+	"\aby_name\x18\x05 \x01(\tH\x00R\x06byName\x88\x01\x01B\n" +
+	"\n" +
+	"\b_by_name\"\x8a\x01\n" +
 	"\x18ListProgramRulesResponse\x12.\n" +
 	"\x04data\x18\x01 \x03(\v2\x1a.affiliate.v1.ProgramRulesR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -4232,6 +4245,7 @@ func file_affiliate_v1_program_proto_init() {
 	file_affiliate_v1_program_proto_msgTypes[8].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[9].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_program_proto_msgTypes[16].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[19].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_program_proto_msgTypes[22].OneofWrappers = []any{}

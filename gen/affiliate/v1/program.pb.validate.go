@@ -3151,6 +3151,10 @@ func (m *ProgramRules) validate(all bool) error {
 
 	// no validation rules for By
 
+	if m.ByName != nil {
+		// no validation rules for ByName
+	}
+
 	if len(errors) > 0 {
 		return ProgramRulesMultiError(errors)
 	}

@@ -1236,7 +1236,10 @@ type DeliveryDetail struct {
 	// The URL of the endpoint.
 	RequestUrl string `protobuf:"bytes,11,opt,name=request_url,json=requestUrl,proto3" json:"request_url,omitempty"`
 	// The last 50 attempts, in the order in which they were made.
-	Attempts      []*DeliveryAttempt `protobuf:"bytes,12,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []*DeliveryAttempt `protobuf:"bytes,12,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The body that is sent, as JSON text. After the erasure of a person's data it is the body
+	// without this data. Null if the event is not stored any more.
+	Payload       *string `protobuf:"bytes,13,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1355,6 +1358,13 @@ func (x *DeliveryDetail) GetAttempts() []*DeliveryAttempt {
 	return nil
 }
 
+func (x *DeliveryDetail) GetPayload() string {
+	if x != nil && x.Payload != nil {
+		return *x.Payload
+	}
+	return ""
+}
+
 // DeliveryAttempt is one request to the endpoint.
 type DeliveryAttempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1448,7 +1458,18 @@ type ListDeliveriesRequest struct {
 	// Only deliveries with this status.
 	Status *DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus,oneof" json:"status,omitempty"`
 	// Only the delivery of the event with this id, `evt_` and 32 hexadecimal digits.
-	EventId       *string `protobuf:"bytes,5,opt,name=event_id,json=eventId,proto3,oneof" json:"event_id,omitempty"`
+	EventId *string `protobuf:"bytes,5,opt,name=event_id,json=eventId,proto3,oneof" json:"event_id,omitempty"`
+	// Only deliveries of events with this name, for example `commission.created`.
+	EventType *string `protobuf:"bytes,6,opt,name=event_type,json=eventType,proto3,oneof" json:"event_type,omitempty"`
+	// Only deliveries of events that happened at this time or later. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
+	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// Only deliveries of events that happened at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
+	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1514,6 +1535,34 @@ func (x *ListDeliveriesRequest) GetStatus() DeliveryStatus {
 func (x *ListDeliveriesRequest) GetEventId() string {
 	if x != nil && x.EventId != nil {
 		return *x.EventId
+	}
+	return ""
+}
+
+func (x *ListDeliveriesRequest) GetEventType() string {
+	if x != nil && x.EventType != nil {
+		return *x.EventType
+	}
+	return ""
+}
+
+func (x *ListDeliveriesRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ListDeliveriesRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ListDeliveriesRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
 	}
 	return ""
 }
@@ -2079,7 +2128,7 @@ const file_affiliate_v1_webhook_proto_rawDesc = "" +
 	"\fcompleted_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAtB\x13\n" +
 	"\x11_http_status_codeB\x10\n" +
-	"\x0e_error_message\"\xcf\x04\n" +
+	"\x0e_error_message\"\xfa\x04\n" +
 	"\x0eDeliveryDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bevent_id\x18\x02 \x01(\tR\aeventId\x12\x1d\n" +
@@ -2096,9 +2145,12 @@ const file_affiliate_v1_webhook_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAt\x12\x1f\n" +
 	"\vrequest_url\x18\v \x01(\tR\n" +
 	"requestUrl\x129\n" +
-	"\battempts\x18\f \x03(\v2\x1d.affiliate.v1.DeliveryAttemptR\battemptsB\x13\n" +
+	"\battempts\x18\f \x03(\v2\x1d.affiliate.v1.DeliveryAttemptR\battempts\x12\x1d\n" +
+	"\apayload\x18\r \x01(\tH\x02R\apayload\x88\x01\x01B\x13\n" +
 	"\x11_http_status_codeB\x10\n" +
-	"\x0e_error_message\"\x85\x02\n" +
+	"\x0e_error_messageB\n" +
+	"\n" +
+	"\b_payload\"\x85\x02\n" +
 	"\x0fDeliveryAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x129\n" +
 	"\n" +
@@ -2108,19 +2160,30 @@ const file_affiliate_v1_webhook_proto_rawDesc = "" +
 	"\x10http_status_code\x18\x04 \x01(\x05H\x00R\x0ehttpStatusCode\x88\x01\x01\x12(\n" +
 	"\rerror_message\x18\x05 \x01(\tH\x01R\ferrorMessage\x88\x01\x01B\x13\n" +
 	"\x11_http_status_codeB\x10\n" +
-	"\x0e_error_message\"\xaa\x02\n" +
+	"\x0e_error_message\"\x89\x04\n" +
 	"\x15ListDeliveriesRequest\x12\x1d\n" +
 	"\n" +
 	"webhook_id\x18\x01 \x01(\tR\twebhookId\x12 \n" +
 	"\x04page\x18\x02 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x129\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x1c.affiliate.v1.DeliveryStatusH\x02R\x06status\x88\x01\x01\x129\n" +
-	"\bevent_id\x18\x05 \x01(\tB\x19\xfaB\x16r\x142\x12^evt_[0-9a-f]{32}$H\x03R\aeventId\x88\x01\x01B\a\n" +
+	"\bevent_id\x18\x05 \x01(\tB\x19\xfaB\x16r\x142\x12^evt_[0-9a-f]{32}$H\x03R\aeventId\x88\x01\x01\x12+\n" +
+	"\n" +
+	"event_type\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18@H\x04R\teventType\x88\x01\x01\x12)\n" +
+	"\tdate_from\x18\a \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\b \x01(\tB\a\xfaB\x04r\x02\x18(H\x06R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\t \x01(\tB\a\xfaB\x04r\x02\x18@H\aR\btimezone\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\t\n" +
 	"\a_statusB\v\n" +
-	"\t_event_id\"\x84\x01\n" +
+	"\t_event_idB\r\n" +
+	"\v_event_typeB\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezone\"\x84\x01\n" +
 	"\x16ListDeliveriesResponse\x12*\n" +
 	"\x04data\x18\x01 \x03(\v2\x16.affiliate.v1.DeliveryR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

@@ -2035,6 +2035,10 @@ func (m *DeliveryDetail) validate(all bool) error {
 		// no validation rules for ErrorMessage
 	}
 
+	if m.Payload != nil {
+		// no validation rules for Payload
+	}
+
 	if len(errors) > 0 {
 		return DeliveryDetailMultiError(errors)
 	}
@@ -2318,6 +2322,66 @@ func (m *ListDeliveriesRequest) validate(all bool) error {
 			err := ListDeliveriesRequestValidationError{
 				field:  "EventId",
 				reason: "value does not match regex pattern \"^evt_[0-9a-f]{32}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.EventType != nil {
+
+		if utf8.RuneCountInString(m.GetEventType()) > 64 {
+			err := ListDeliveriesRequestValidationError{
+				field:  "EventType",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ListDeliveriesRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ListDeliveriesRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListDeliveriesRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
 			}
 			if !all {
 				return err

@@ -79,8 +79,10 @@ type WebhookServiceClient interface {
 	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*TestWebhookResponse, error)
 	// ListDeliveries returns the deliveries of an endpoint in the last 30 days, newest
 	// first. Bodies are not included.
+	//
+	// Errors: NOT_FOUND if the event of the filter does not exist.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
-	// GetDelivery returns one delivery with its attempts.
+	// GetDelivery returns one delivery with its body and its attempts.
 	GetDelivery(ctx context.Context, in *GetDeliveryRequest, opts ...grpc.CallOption) (*DeliveryDetail, error)
 	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
 	// this attempt replaces the next scheduled attempt. If the delivery has ended, no
@@ -269,8 +271,10 @@ type WebhookServiceServer interface {
 	TestWebhook(context.Context, *TestWebhookRequest) (*TestWebhookResponse, error)
 	// ListDeliveries returns the deliveries of an endpoint in the last 30 days, newest
 	// first. Bodies are not included.
+	//
+	// Errors: NOT_FOUND if the event of the filter does not exist.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
-	// GetDelivery returns one delivery with its attempts.
+	// GetDelivery returns one delivery with its body and its attempts.
 	GetDelivery(context.Context, *GetDeliveryRequest) (*DeliveryDetail, error)
 	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
 	// this attempt replaces the next scheduled attempt. If the delivery has ended, no

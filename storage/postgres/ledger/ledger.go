@@ -57,12 +57,13 @@ func Insert(ctx context.Context, tx *postgres.Tx, entries ...ledger.Entry) error
 }
 
 // Get returns the entry with the given id.
-func Get(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id string) (ledger.Entry, error) {
+func Get(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id string) (ledger.Item, error) {
 	read := `
-		select ` + ledgerColumns + `
+		select ` + itemColumns + `
 		from ledger_entries l
+		join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id
 		where l.workspace_id = $1 and l.mode = $2 and l.id = $3`
-	return postgres.OneRow[ledger.Entry](tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
+	return postgres.OneRow[ledger.Item](tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
 }
 
 // LockParticipant locks a participant whose ledger gets an entry. Errors: NOT_FOUND.
@@ -83,7 +84,10 @@ func LockParticipant(
 // the filter's type and currency. The total is counted in the same index and stops at
 // affiliate.MaxTotal. Balances are not computed but read from ledger_balances.
 
-var ledgerColumns = postgres.Columns[ledger.Entry]("l")
+var (
+	ledgerColumns = postgres.Columns[ledger.Entry]("l")
+	itemColumns   = ledgerColumns + `, p.name as program_name, ` + postgres.ActorName("l.created_by", "l.workspace_id") + ` as created_by_name`
+)
 
 // ledgerConditions adds the conditions of a filter on ledger_entries l.
 func ledgerConditions(where *postgres.Conditions, filter ledger.Filter) {
@@ -100,7 +104,7 @@ func ledgerConditions(where *postgres.Conditions, filter ledger.Filter) {
 func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `
-		select ` + ledgerColumns + `, p.name as program_name
+		select ` + itemColumns + `
 		from (select l.* from ledger_entries l where ` + where.SQL() + newest +
 		` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id` + newest

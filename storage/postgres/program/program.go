@@ -168,8 +168,8 @@ func InsertRules(ctx context.Context, tx *postgres.Tx, p program.Program, at tim
 
 // listRules reads the versions of a programme's rules, newest first. It reads the
 // primary key backwards.
-const listRules = `
-	select r.version, r.rules, r.at, r.by
+var listRules = `
+	select r.version, r.rules, r.at, r.by, ` + postgres.ActorName("r.by::text", "r.workspace_id") + ` as by_name
 	from program_rules r join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
 	where r.workspace_id = @workspace and p.mode = @mode and r.program_id = @program
 	order by r.version desc

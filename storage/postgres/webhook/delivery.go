@@ -35,6 +35,9 @@ type listQuery struct {
 // delivery is shown as canceled but the cancellation job has not processed it yet, the
 // filter therefore finds the delivery only by its former status.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter webhook.DeliveryFilter) listQuery {
+	if from := filter.Created.From; from != nil && from.After(since) {
+		since = *from
+	}
 	first := affiliate.FirstID[affiliate.DeliveryID](since)
 	q := listQuery{
 		where: `d.workspace_id = @workspace and d.endpoint_id = @endpoint and d.id >= @first and d.day >= @first_day`,
@@ -48,6 +51,15 @@ func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since ti
 	if filter.Event != nil {
 		q.where += ` and d.id = delivery_id(@event, @endpoint) and d.day = @event_day`
 		q.args["event"], q.args["event_day"] = *filter.Event, dayOf(*filter.Event)
+	}
+	if filter.Type != "" {
+		q.where += ` and d.event_type = @type`
+		q.args["type"] = filter.Type
+	}
+	if filter.Created.Before != nil {
+		end := affiliate.FirstID[affiliate.DeliveryID](*filter.Created.Before)
+		q.where += ` and d.id < @end and d.day <= @last_day`
+		q.args["end"], q.args["last_day"] = end, dayOf(end)
 	}
 	return q
 }
@@ -130,7 +142,9 @@ const whereDelivery = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = @id and d.day = @day`
 
 var selectDelivery = `
-	select ` + deliveryColumns + `, d.attempts
+	select ` + deliveryColumns + `, d.attempts, (
+			select convert_from(v.body, 'UTF8') from events v where v.workspace_id = d.workspace_id and v.id = d.event_id and v.day = d.day and v.mode = d.mode
+		) as payload
 	from webhook_deliveries d
 	where` + whereDelivery
 
@@ -146,13 +160,14 @@ func Delivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id a
 	type detailRow struct {
 		webhook.Delivery
 		Made []webhook.Attempt `db:"attempts"`
+		Body *string           `db:"payload"`
 	}
 	row, err := oneRow[detailRow](db.Query(ctx, selectDelivery, deliveryArgs(e.Scope, e.ID, id)))
 	if err != nil {
 		return webhook.Delivery{}, err
 	}
 	d := row.InEpoch(e.Epoch)
-	d.Attempts = row.Made
+	d.Attempts, d.Payload = row.Made, row.Body
 	for i := range d.Attempts {
 		d.Attempts[i].StartedAt = d.Attempts[i].StartedAt.UTC()
 	}

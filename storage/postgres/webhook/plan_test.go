@@ -35,6 +35,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		thisWeek = "webhook_deliveries_20260316"
 		pkey     = "_pkey"
 		byStatus = "_workspace_id_endpoint_id_status_"
+		byType   = "_workspace_id_endpoint_id_event_"
 		due      = "_workspace_id_endpoint_id_epoch_"
 	)
 	weeks := []string{thisWeek, "webhook_deliveries_20260309", "webhook_deliveries_20260302", "webhook_deliveries_default"}
@@ -81,6 +82,12 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	page, count = list(month, webhook.DeliveryFilter{Status: &dead})
 	check("page of a status", page, ordered, weeks, byStatus)
 	check("total of a status", count, []string{"Limit -> Append"}, weeks, byStatus)
+	page, count = list(month, webhook.DeliveryFilter{Type: affiliate.EventWebhookPing})
+	check("page of a type", page, ordered, weeks, byType)
+	check("total of a type", count, []string{"Limit -> Append"}, weeks, byType)
+	twoDays, yesterday := f.Now().AddDate(0, 0, -2), f.Now().AddDate(0, 0, -1)
+	page, _ = list(month, webhook.DeliveryFilter{Created: affiliate.Period{From: &twoDays, Before: &yesterday}})
+	check("page of a day", page, []string{"Limit -> Index Scan Backward"}, []string{thisWeek}, pkey)
 	page, _ = list(month, webhook.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
