@@ -38,6 +38,10 @@ func (sys *system) newConsoleData(t *testing.T, text func(name string, length in
 // console returns the console with its pages by their routes.
 func (d consoleData) console() app {
 	partner := "/programs/" + d.program + "/partners/" + d.participant
+	programTabs := []string{"/programs/" + d.program}
+	for _, show := range []string{"rules", "groups", "links", "codes", "page", "announcements", "fraud"} {
+		programTabs = append(programTabs, programTabs[0]+"?show="+show)
+	}
 	return app{"/console/test", "../../web/src/console/Console.tsx", map[string]appPage{
 		"/":                               {data: []string{""}, empty: []string{""}},
 		"/commissions":                    {data: []string{"/commissions?show=rejected", "/commissions?show=paid&open=" + d.earned}, empty: []string{"/commissions", "/commissions?show=paid&search=x"}},
@@ -51,6 +55,11 @@ func (d consoleData) console() app {
 		"/payouts/new":                    {data: []string{"/payouts/new"}, empty: []string{"/payouts/new"}},
 		"/payouts/batches/:id":            {data: []string{"/payouts/batches/" + d.batch}, empty: []string{"/payouts/batches/unknown"}},
 		"/payouts/:id":                    {data: []string{"/payouts/" + d.paid, "/payouts/" + d.bounced}, empty: []string{"/payouts/unknown"}},
+		"/programs":                       {data: []string{"/programs"}, empty: []string{"/programs", "/programs?search=nobody-has-this"}},
+		"/programs/new":                   {data: []string{"/programs/new"}, isStatic: true},
+		"/programs/:id":                   {data: programTabs, empty: []string{"/programs/unknown"}},
+		"/settings/tracking":              {data: []string{"/settings/tracking", "/settings/tracking?show=conversions", "/settings/tracking?show=stripe"}},
+		"/settings/api-keys":              {data: []string{"/settings/api-keys"}},
 		"/webhooks":                       {data: []string{"/webhooks"}, empty: []string{"/webhooks"}},
 		"/webhooks/:id":                   {data: []string{"/webhooks/" + d.webhook}, empty: []string{"/webhooks/unknown"}},
 		"/notifications":                  {data: []string{"/notifications", "/notifications?show=preferences"}, empty: []string{"/notifications"}},

@@ -4443,7 +4443,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List announcements
+         * @description Returns the announcements of a programme in the last 180 days, newest
+         *     first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listAnnouncements"];
         put?: never;
         /**
          * Create an announcement
@@ -5871,6 +5878,8 @@ export interface paths {
          * @description Returns the deliveries of an endpoint in the last 30 days, newest
          *     first. Bodies are not included.
          *
+         *     Errors: NOT_FOUND if the event of the filter does not exist.
+         *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listDeliveries"];
@@ -5891,7 +5900,7 @@ export interface paths {
         };
         /**
          * Get a delivery
-         * @description Returns one delivery with its attempts.
+         * @description Returns one delivery with its body and its attempts.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -6874,11 +6883,18 @@ export interface components {
             body: string;
             /**
              * Format: int64
-             * @description The number of participants to whom it was sent.
+             * @description The number of participants to whom it was sent. Null if it is not known any more.
              */
-            recipients: number;
+            recipients: number | null;
             /** Format: date-time */
             createdAt: string | null;
+            /** @description The id of the user or service token that sent it. */
+            createdBy: string | null;
+            /**
+             * @description The current name of the member in `createdBy`, or `service:` and the name of the service
+             *     token. Null if the member has left the workspace.
+             */
+            createdByName: string | null;
         };
         /** @description ApiKey describes an API key. It does not contain the key itself. */
         ApiKey: {
@@ -9466,6 +9482,11 @@ export interface components {
             requestUrl: string;
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
+            /**
+             * @description The body that is sent, as JSON text. After the erasure of a person's data it is the body
+             *     without this data. Null if the event is not stored any more.
+             */
+            payload: string | null;
         };
         /** @description Dispute is a reported dispute with its effect. */
         Dispute: {
@@ -10002,6 +10023,11 @@ export interface components {
              *     if it is not known or the same as `createdAt`.
              */
             occurredAt: string | null;
+            /**
+             * @description The current name of the member in `createdBy`, or `service:` and the name of the service
+             *     token. Null for `system`, and if the member has left the workspace.
+             */
+            createdByName: string | null;
         };
         /**
          * @description LedgerTotal is the sum of balances in one currency. All amounts are in minor units of
@@ -10112,6 +10138,29 @@ export interface components {
             programName: string;
             /** @description The name of the partner, or a pseudonym after the partner's erasure. */
             partnerName: string;
+        };
+        ListAnnouncementsResponse: {
+            data: components["schemas"]["Announcement"][];
+            /**
+             * Format: int64
+             * @description The number of announcements on all pages.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListAuditLogResponse: {
             data: components["schemas"]["AuditEntry"][];
@@ -12672,6 +12721,11 @@ export interface components {
             at: string | null;
             /** @description The id of the user who made the version. */
             by: string;
+            /**
+             * @description The current name of the member in `by`, or `service:` and the name of the service token.
+             *     Null if the member has left the workspace.
+             */
+            byName: string | null;
         };
         /** @description ProgramRulesPreview compares the programme's rules with changed rules. */
         ProgramRulesPreview: {
@@ -17984,7 +18038,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
                      *       "kind": "merchant",
                      *       "email": "lena-merchant@mail.example",
                      *       "name": "Lena Roth-Berg",
@@ -18231,7 +18285,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936c",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -18243,7 +18297,7 @@ export interface operations {
                      *         "locale": "en"
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936d",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829371",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -18565,7 +18619,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935d",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -18574,7 +18628,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19010,7 +19064,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182936e",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829372",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -19296,7 +19350,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829360",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19305,7 +19359,7 @@ export interface operations {
                      *           "current": false
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "lastUsedAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-04-15T09:30:00.000Z",
@@ -19854,7 +19908,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829353"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829355"
                  *       ]
                  *     }
                  */
@@ -19877,7 +19931,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -19905,7 +19959,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -20430,14 +20484,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
@@ -20514,7 +20568,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20587,14 +20641,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *       "externalTransactionId": "order-1102",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
@@ -20671,7 +20725,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -20745,14 +20799,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *       "externalTransactionId": "order-1101",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
@@ -20829,7 +20883,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -22519,7 +22573,8 @@ export interface operations {
                      *           "note": null,
                      *           "resolvedBy": null,
                      *           "resolvedAt": null,
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "resolvedByName": null
                      *         }
                      *       ],
                      *       "total": 2,
@@ -22555,7 +22610,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "eventIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829332"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829335"
                  *       ],
                  *       "outcome": "confirmed"
                  *     }
@@ -22579,7 +22634,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "confirmed",
@@ -22607,7 +22662,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *           "eventId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "confirmed",
@@ -22661,15 +22716,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *       "mode": "test",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *       "externalTransactionId": "order-1006",
-                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *       "score": 100,
                      *       "signals": [
                      *         {
@@ -22773,7 +22828,8 @@ export interface operations {
                      *       "note": "A colleague bought it.",
                      *       "resolvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *       "resolvedAt": "2026-03-02T09:30:00.000Z",
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "resolvedByName": "Mia Berg"
                      *     }
                      */
                     "application/json": components["schemas"]["FraudEvent"];
@@ -22910,9 +22966,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22968,9 +23024,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -22994,9 +23050,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -23090,7 +23146,7 @@ export interface operations {
                      *           "receivedAt": "2026-03-16T09:30:00.000Z",
                      *           "status": "applied",
                      *           "reason": null,
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d"
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -23272,18 +23328,20 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829362","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829335",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829363","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f6071829320",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829340","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f607182933c",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829343",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829326",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829369","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f6071829350",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829350",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829323",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829364","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829336",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829365","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f6071829320",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829341","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f607182933d",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829340","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829366","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829344",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829367","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f6071829344",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829368","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829344",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829369","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-1000,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f6071829345",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Film competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936c","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829326",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f6071829352",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829352",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182936f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1650,"USD",3875,"01936f2e-7c1a-7a3b-9d4e-5f6071829323",,,
                      *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",3875,,,,
                      */
                     "text/csv": string;
@@ -23433,7 +23491,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "state": "processing"
                      *     }
                      */
@@ -23473,7 +23531,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *       "status": "done"
                      *     }
                      */
@@ -23542,7 +23600,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *           "category": "payouts",
                      *           "type": "payout.canceled",
                      *           "title": "Payout canceled",
@@ -23550,10 +23608,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": null,
+                     *           "actionUrl": "https://api.example/console/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -23565,30 +23623,30 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
-                     *           "body": "The payout of 48.75 USD to Ada Lindqvist was paid.",
+                     *           "body": "The payout of 10.00 USD to Ada Lindqvist was paid.",
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": null,
+                     *           "actionUrl": "https://api.example/console/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
                      *           "mode": "test",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "facts": {
-                     *             "amount": "48.75 USD",
+                     *             "amount": "10.00 USD",
                      *             "partner": "Ada Lindqvist"
                      *           }
                      *         }
                      *       ],
-                     *       "total": 4,
+                     *       "total": 6,
                      *       "page": 1,
                      *       "limit": 2,
                      *       "pageSize": 2
@@ -24154,7 +24212,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -24162,10 +24220,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": null,
+                     *       "actionUrl": "https://api.example/console/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
@@ -24213,7 +24271,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -24221,10 +24279,10 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": null,
+                     *       "actionUrl": "https://api.example/console/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
@@ -25087,7 +25145,7 @@ export interface operations {
                      *           "payoutId": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25186,8 +25244,8 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,eventType,programName,amountCents,currency,saleAmountCents,saleCurrency,linkCode,subId,promoCode,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933c","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829335","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933d","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829336","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",625,"USD",2500,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-02T09:30:00.000Z",,,
                      *     "01936f2e-7c1a-7a3b-9d4e-5f6071829320","2026-03-02T09:30:00.000Z","approved","percentage","purchase","Coffee friends",1125,"USD",4900,"USD","ada",,,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,
                      */
                     "text/csv": string;
@@ -25499,7 +25557,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25513,7 +25571,7 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -25521,7 +25579,7 @@ export interface operations {
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
@@ -25876,7 +25934,30 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *           "category": "payouts",
+                     *           "type": "payout.paid",
+                     *           "title": "Payout paid",
+                     *           "body": "Coffee friends paid you 10.00 USD.",
+                     *           "severity": "info",
+                     *           "resource": {
+                     *             "type": "payout",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *           },
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "read": false,
+                     *           "readAt": null,
+                     *           "dismissedAt": null,
+                     *           "mode": "test",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "facts": {
+                     *             "amount": "10.00 USD",
+                     *             "program": "Coffee friends"
+                     *           }
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
@@ -25884,33 +25965,10 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *           "read": false,
-                     *           "readAt": null,
-                     *           "dismissedAt": null,
-                     *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z",
-                     *           "facts": {
-                     *             "amount": "48.75 USD",
-                     *             "program": "Coffee friends"
-                     *           }
-                     *         },
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
-                     *           "category": "payouts",
-                     *           "type": "payout.processing",
-                     *           "title": "Payout on its way",
-                     *           "body": "A payout of 48.75 USD from Coffee friends is being sent.",
-                     *           "severity": "info",
-                     *           "resource": {
-                     *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *           },
-                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "read": false,
                      *           "readAt": null,
                      *           "dismissedAt": null,
@@ -25922,7 +25980,7 @@ export interface operations {
                      *           }
                      *         }
                      *       ],
-                     *       "total": 5,
+                     *       "total": 6,
                      *       "page": 1,
                      *       "limit": 2,
                      *       "pageSize": 2
@@ -26381,25 +26439,25 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 48.75 USD.",
+                     *       "body": "Coffee friends paid you 10.00 USD.",
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": "2026-03-16T09:30:00.000Z",
                      *       "mode": "test",
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "facts": {
-                     *         "amount": "48.75 USD",
+                     *         "amount": "10.00 USD",
                      *         "program": "Coffee friends"
                      *       }
                      *     }
@@ -26440,25 +26498,25 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 48.75 USD.",
+                     *       "body": "Coffee friends paid you 10.00 USD.",
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
-                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "actionUrl": "https://api.example/portal/test/payouts/01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "read": true,
                      *       "readAt": "2026-03-16T09:30:00.000Z",
                      *       "dismissedAt": null,
                      *       "mode": "test",
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "facts": {
-                     *         "amount": "48.75 USD",
+                     *         "amount": "10.00 USD",
                      *         "program": "Coffee friends"
                      *       }
                      *     }
@@ -26549,7 +26607,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "merchantName": "Northwind Partners",
@@ -26704,7 +26762,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26764,7 +26822,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -26786,7 +26844,7 @@ export interface operations {
                      *       "accountHint": "a***@blog.example",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z",
@@ -26800,7 +26858,7 @@ export interface operations {
                      *           "createdAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "amountCents": 625,
                      *           "eventType": "purchase",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z",
@@ -27179,8 +27237,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829372",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829376",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829373",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -27340,8 +27398,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829372",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829376",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829373",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -27669,8 +27727,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -27742,7 +27800,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "mode": "test",
                      *           "status": "processing",
                      *           "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27824,7 +27882,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "mode": "test",
                      *       "status": "draft",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27892,7 +27950,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -27962,7 +28020,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "mode": "test",
                      *       "status": "canceled",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -28029,7 +28087,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "mode": "test",
                      *       "status": "confirmed",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -28149,7 +28207,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -28212,7 +28270,7 @@ export interface operations {
                  * @example {
                  *       "payouts": [
                  *         {
-                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                  *           "reason": "The bank does not answer."
                  *         }
                  *       ]
@@ -28237,7 +28295,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "failed",
@@ -28265,7 +28323,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "failed",
@@ -28313,7 +28371,7 @@ export interface operations {
                  * @example {
                  *       "payouts": [
                  *         {
-                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                 *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                  *           "reference": "transfer-43"
                  *         }
                  *       ]
@@ -28338,7 +28396,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "paid",
@@ -28366,7 +28424,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "payoutId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "paid",
@@ -28493,8 +28551,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28517,7 +28575,7 @@ export interface operations {
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1007",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z"
@@ -28529,7 +28587,7 @@ export interface operations {
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1010",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
@@ -28576,8 +28634,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28646,8 +28704,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28716,8 +28774,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -28781,8 +28839,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -30271,6 +30329,65 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    listAnnouncements: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "title": "New roasts",
+                     *           "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
+                     *           "recipients": 3,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdByName": "Mia Berg"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "pageSize": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListAnnouncementsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     createAnnouncement: {
         parameters: {
             query?: never;
@@ -30305,12 +30422,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "title": "New roasts",
                      *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
                      *       "recipients": 3,
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdByName": "Mia Berg"
                      *     }
                      */
                     "application/json": components["schemas"]["Announcement"];
@@ -30628,7 +30747,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933c"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933d"
                  *       ]
                  *     }
                  */
@@ -30651,7 +30770,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -30679,7 +30798,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -30730,7 +30849,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933b"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182933c"
                  *       ]
                  *     }
                  */
@@ -30753,7 +30872,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -30781,7 +30900,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -31318,14 +31437,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
                      *       "externalTransactionId": "order-1007",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
@@ -31402,7 +31521,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -31635,14 +31754,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *       "externalTransactionId": "order-1008",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promoCode": null,
@@ -31719,7 +31838,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -32769,9 +32888,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829370",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182936f",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829371",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829374",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829373",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829375",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
@@ -33836,7 +33955,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -33848,22 +33967,24 @@ export interface operations {
                      *           "reason": "For the first ten customers",
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
-                     *           "occurredAt": null
+                     *           "occurredAt": null,
+                     *           "createdByName": "Mia Berg"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
-                     *           "occurredAt": null
+                     *           "occurredAt": null,
+                     *           "createdByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 4,
@@ -33926,7 +34047,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "mode": "test",
@@ -33938,7 +34059,8 @@ export interface operations {
                      *       "reason": "For the first ten customers",
                      *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
-                     *       "occurredAt": null
+                     *       "occurredAt": null,
+                     *       "createdByName": "Mia Berg"
                      *     }
                      */
                     "application/json": components["schemas"]["LedgerEntry"];
@@ -33989,7 +34111,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": null,
                      *       "merchantName": null,
@@ -34792,7 +34914,8 @@ export interface operations {
                      *             "events": []
                      *           },
                      *           "at": "2026-03-02T09:30:00.000Z",
-                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301"
+                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "byName": "Mia Berg"
                      *         },
                      *         {
                      *           "version": 1,
@@ -34822,7 +34945,8 @@ export interface operations {
                      *             "events": []
                      *           },
                      *           "at": "2026-03-02T09:30:00.000Z",
-                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301"
+                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "byName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -35010,7 +35134,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829363",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -35024,7 +35148,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829360",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -35086,7 +35210,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829360",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -35176,7 +35300,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829363",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -35233,7 +35357,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "url": "https://127.0.0.1:8443/hook",
                      *           "description": "Bookkeeping",
                      *           "subscriptions": [
@@ -35300,7 +35424,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -35517,7 +35641,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -35610,7 +35734,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -35662,6 +35786,23 @@ export interface operations {
                 status?: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled";
                 /** @description Only the delivery of the event with this id, `evt_` and 32 hexadecimal digits. */
                 eventId?: string;
+                /** @description Only deliveries of events with this name, for example `commission.created`. */
+                eventType?: string;
+                /**
+                 * @description Only deliveries of events that happened at this time or later. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
+                dateFrom?: string;
+                /**
+                 * @description Only deliveries of events that happened at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
+                dateTo?: string;
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
+                timezone?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -35684,7 +35825,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *           "eventType": "program.updated",
                      *           "status": "delivered",
@@ -35737,7 +35878,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -35756,7 +35897,8 @@ export interface operations {
                      *           "httpStatusCode": 204,
                      *           "errorMessage": null
                      *         }
-                     *       ]
+                     *       ],
+                     *       "payload": "{\"id\":\"evt_01936f2e7c1a7a3b9d4e5f6071829301\",\"type\":\"program.updated\",\"api_version\":\"v1\",\"timestamp\":\"2026-03-16T09:30:00.000Z\",\"mode\":\"test\",\"workspace_id\":\"01936f2e-7c1a-7a3b-9d4e-5f6071829302\",\"data\":{\"object\":{\"id\":\"01936f2e-7c1a-7a3b-9d4e-5f607182930a\",\"name\":\"Coffee friends\",\"slug\":\"coffee-friends\",\"description\":\"Earn 22.5 percent on fresh beans.\",\"status\":\"active\",\"website_url\":\"https://shop.example\",\"allowed_domains\":[\"shop.example\",\"*.shop.example\"],\"landing_url\":null,\"currency\":\"USD\",\"attribution_window_days\":30,\"attribution_model\":\"last_click\",\"signal_precedence\":\"click_first\",\"link_param\":\"via\",\"auto_approve_partners\":false,\"is_public\":true,\"commission_rules\":{\"commission_type\":\"percentage\",\"percentage\":22.5,\"flat_amount_cents\":null,\"hold_period_days\":14,\"auto_approval\":false,\"net_basis\":\"net_of_tax\",\"recurring\":{\"enabled\":true,\"max_months\":12,\"max_payments\":null},\"later_percentage\":10,\"min_order_cents\":500,\"cap_cents\":20000,\"tiers\":[{\"min_conversions\":10,\"min_revenue_cents\":null,\"percentage\":25}],\"products\":[],\"product_count\":0,\"events\":[]},\"rules_version\":2,\"min_payout_cents\":0,\"payout_term_days\":0,\"fraud_policy\":\"flag\",\"terms_url\":null,\"terms_version\":0,\"version\":5},\"previous_attributes\":{\"description\":\"Earn 20 percent on fresh beans.\"}}}"
                      *     }
                      */
                     "application/json": components["schemas"]["DeliveryDetail"];
@@ -35794,7 +35936,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -35813,7 +35955,8 @@ export interface operations {
                      *           "httpStatusCode": 204,
                      *           "errorMessage": null
                      *         }
-                     *       ]
+                     *       ],
+                     *       "payload": "{\"id\":\"evt_01936f2e7c1a7a3b9d4e5f6071829301\",\"type\":\"program.updated\",\"api_version\":\"v1\",\"timestamp\":\"2026-03-16T09:30:00.000Z\",\"mode\":\"test\",\"workspace_id\":\"01936f2e-7c1a-7a3b-9d4e-5f6071829302\",\"data\":{\"object\":{\"id\":\"01936f2e-7c1a-7a3b-9d4e-5f607182930a\",\"name\":\"Coffee friends\",\"slug\":\"coffee-friends\",\"description\":\"Earn 22.5 percent on fresh beans.\",\"status\":\"active\",\"website_url\":\"https://shop.example\",\"allowed_domains\":[\"shop.example\",\"*.shop.example\"],\"landing_url\":null,\"currency\":\"USD\",\"attribution_window_days\":30,\"attribution_model\":\"last_click\",\"signal_precedence\":\"click_first\",\"link_param\":\"via\",\"auto_approve_partners\":false,\"is_public\":true,\"commission_rules\":{\"commission_type\":\"percentage\",\"percentage\":22.5,\"flat_amount_cents\":null,\"hold_period_days\":14,\"auto_approval\":false,\"net_basis\":\"net_of_tax\",\"recurring\":{\"enabled\":true,\"max_months\":12,\"max_payments\":null},\"later_percentage\":10,\"min_order_cents\":500,\"cap_cents\":20000,\"tiers\":[{\"min_conversions\":10,\"min_revenue_cents\":null,\"percentage\":25}],\"products\":[],\"product_count\":0,\"events\":[]},\"rules_version\":2,\"min_payout_cents\":0,\"payout_term_days\":0,\"fraud_policy\":\"flag\",\"terms_url\":null,\"terms_version\":0,\"version\":5},\"previous_attributes\":{\"description\":\"Earn 20 percent on fresh beans.\"}}}"
                      *     }
                      */
                     "application/json": components["schemas"]["DeliveryDetail"];
@@ -35915,7 +36058,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -36164,7 +36307,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -36178,11 +36321,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -36196,7 +36339,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -36265,7 +36408,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829358","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829359","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f607182935b","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -36842,7 +36985,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -36893,7 +37036,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",

@@ -8,10 +8,9 @@ import (
 )
 
 // Statements whose query plans the tests check.
-const (
-	ListRulesSQL         = listRules
-	CountGroupMembersSQL = countGroupMembers
-)
+var ListRulesSQL = listRules
+
+const CountGroupMembersSQL = countGroupMembers
 
 // Statements whose query plans the tests check.
 var (

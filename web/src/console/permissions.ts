@@ -111,6 +111,7 @@ export const operations = {
   GetWebhook: "read dashboards",
   GetWorkspace: "read dashboards",
   InviteParticipant: "programmes, partners, links, codes",
+  ListAnnouncements: "read dashboards",
   ListAuditLog: "members, settings",
   ListCommissions: "read dashboards",
   ListConversionDecisions: "read dashboards",

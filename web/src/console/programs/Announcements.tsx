@@ -78,7 +78,7 @@ function Send({ program, draft, onSent, onClose }: { program: Program; draft: Te
   const state = useSubmit(
     useCallback(async () => {
       const { recipients } = unwrap(await api.POST("/api/v1/programs/{programId}/announcements", { params: { path: { programId: program.id } }, body: draft }));
-      onSent(t.announcements.sent(f.number(recipients)));
+      onSent(t.announcements.sent(f.number(recipients ?? 0)));
     }, [api, draft, f, onSent, program.id, t]),
   );
   return (
