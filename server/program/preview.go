@@ -114,6 +114,9 @@ func checkPreview(req *affiliatev1.PreviewProgramRulesRequest, found *affiliate.
 	patch := presentFieldsPatch(req.GetCommissionRules(), found)
 	*found = append(*found, patch.Check()...)
 	example := req.GetExample()
+	if example == nil { // the rules of the field reject it
+		return
+	}
 	if event := eventOfExample(example); example.AmountCents == nil && event.Priced() {
 		found.Add("example.amount_cents", "is required when {example.event_type} is "+string(event))
 	}

@@ -151,6 +151,9 @@ func TestPreviewProgramRules_RejectsBadInput(t *testing.T) {
 	f := newFixture(t)
 	program := f.createNamed("P").Id
 	sale := &affiliatev1.ExampleConversion{AmountCents: proto.Int64(1_000)}
+	if found := f.service.Check(&affiliatev1.PreviewProgramRulesRequest{ProgramId: program}); len(found) > 0 {
+		t.Errorf("Check of a request without an example returned %v, want nothing, because the proto has the rule", found)
+	}
 	for _, tc := range []struct {
 		name    string
 		rules   *rulesMessage

@@ -9698,8 +9698,8 @@ export interface components {
             eventType?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /**
              * Format: int32
-             * @description The number of the customer's payment, from 1. The payments before it are taken as one
-             *     month apart. Default 1.
+             * @description The number of the customer's payment, from 1. Each payment is taken to be one month
+             *     after the one before. Default 1.
              */
             paymentNumber?: number | null;
             /** @description The lines of the order, at most 100. */
@@ -11301,19 +11301,20 @@ export interface components {
             expiresAt: string | null;
         };
         /**
-         * @description ParticipantRates counts the approved participants of a programme. Of the participants
-         *     with a rate of their own or of a group, at most 100,000 are counted. If there are more,
-         *     the response has the header `Total-Capped: true`.
+         * @description ParticipantRates counts the approved participants of a programme. At most 100,000
+         *     participants with a rate of their own or of a group are counted. If there are more, the
+         *     response has the header `Total-Capped: true`.
          */
         ParticipantRates: {
             /**
              * Format: int64
-             * @description The number of participants whose general rate is that of the programme.
+             * @description The number of participants without a group and without a rate of their own. The rates of
+             *     the programme apply to them.
              */
             programRate: number;
             /**
              * Format: int64
-             * @description The number of participants whose general rate is that of their group.
+             * @description The number of participants who have the rate of their group.
              */
             groupRate: number;
             /**

@@ -2307,8 +2307,8 @@ type ExampleConversion struct {
 	FeeCents *int64 `protobuf:"varint,5,opt,name=fee_cents,json=feeCents,proto3,oneof" json:"fee_cents,omitempty"`
 	// The kind of the conversion. Default `purchase`.
 	EventType EventType `protobuf:"varint,6,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// The number of the customer's payment, from 1. The payments before it are taken as one
-	// month apart. Default 1.
+	// The number of the customer's payment, from 1. Each payment is taken to be one month
+	// after the one before. Default 1.
 	PaymentNumber *int32 `protobuf:"varint,7,opt,name=payment_number,json=paymentNumber,proto3,oneof" json:"payment_number,omitempty"`
 	// The lines of the order, at most 100.
 	LineItems []*ExampleLineItem `protobuf:"bytes,8,rep,name=line_items,json=lineItems,proto3" json:"line_items,omitempty"`
@@ -2622,14 +2622,15 @@ func (x *PreviewedCommission) GetCalculation() *PreviewedCalculation {
 	return nil
 }
 
-// ParticipantRates counts the approved participants of a programme. Of the participants
-// with a rate of their own or of a group, at most 100,000 are counted. If there are more,
-// the response has the header `Total-Capped: true`.
+// ParticipantRates counts the approved participants of a programme. At most 100,000
+// participants with a rate of their own or of a group are counted. If there are more, the
+// response has the header `Total-Capped: true`.
 type ParticipantRates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of participants whose general rate is that of the programme.
+	// The number of participants without a group and without a rate of their own. The rates of
+	// the programme apply to them.
 	ProgramRate int64 `protobuf:"varint,1,opt,name=program_rate,json=programRate,proto3" json:"program_rate,omitempty"`
-	// The number of participants whose general rate is that of their group.
+	// The number of participants who have the rate of their group.
 	GroupRate int64 `protobuf:"varint,2,opt,name=group_rate,json=groupRate,proto3" json:"group_rate,omitempty"`
 	// The number of participants with a rate of their own, which replaces all other rates.
 	OwnRate       int64 `protobuf:"varint,3,opt,name=own_rate,json=ownRate,proto3" json:"own_rate,omitempty"`
