@@ -27,7 +27,9 @@ func TestBulkMarkPayouts(t *testing.T) {
 	foreign := other.onlyPayout(other.confirm(other.mustCreateBatch())).Id
 
 	paid, err := f.service.BulkMarkPayoutsPaid(f.asFinance(), &affiliatev1.BulkMarkPayoutsPaidRequest{Payouts: []*affiliatev1.PaidPayout{
-		{PayoutId: one, Reference: "T-1"}, {PayoutId: foreign, Reference: "T-2"}, {PayoutId: strings.ToUpper(two), Reference: "T-3"},
+		{PayoutId: one, Reference: "T-1"},
+		{PayoutId: foreign, Reference: "T-2"},
+		{PayoutId: strings.ToUpper(two), Reference: "T-3"},
 		{PayoutId: three, Reference: "T-4", PaidAt: timestamppb.New(f.Now().Add(time.Hour))},
 	}})
 	wantResults(t, paid, err, "paid", "NOT_FOUND", "paid", "VALIDATION_ERROR")

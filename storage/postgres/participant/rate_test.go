@@ -6,7 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/participant"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -18,7 +18,7 @@ func TestCountRates_ReadsOnlyParticipantsWithRates(t *testing.T) {
 	f.ExecWithoutForeignKeys(`update participants set override_rate_bps = 1000 where id in (select id from participants limit 50)`)
 	f.VacuumAnalyze("participants")
 	plans := f.PlansOf(func(db *postgres.DB) error {
-		counts, err := participant.CountRates(t.Context(), db, shop.Scope, shop.Program)
+		counts, err := participants.CountRates(t.Context(), db, shop.Scope, shop.Program)
 		if err == nil && counts.Own != 50 {
 			t.Errorf("CountRates returned %+v, want 50 with a rate of their own", counts)
 		}
