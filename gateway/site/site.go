@@ -184,7 +184,7 @@ func Redirect(requested string) string {
 	return ""
 }
 
-// isPage reports whether a path is that of an application or below it.
+// isPage reports whether a path leads to an application.
 func isPage(requested string) bool {
 	if requested == "/docs" {
 		return true

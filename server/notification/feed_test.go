@@ -64,7 +64,7 @@ func TestList_ReturnsTextsWithCurrentNames(t *testing.T) {
 		Category: affiliatev1.NotificationCategory_NOTIFICATION_CATEGORY_COMMISSIONS, Type: "commission.created",
 		Title: "New commission", Body: "Jane earned 2.00 EUR in Garden.", Severity: affiliatev1.NotificationSeverity_NOTIFICATION_SEVERITY_INFO,
 		Resource:  &affiliatev1.NotificationResource{Type: "commission", Id: commission.ID.String(), ProgramId: ptr(f.Program.String())},
-		ActionUrl: ptr("https://app.example/commissions/" + commission.ID.String()), Mode: affiliatev1.Mode_MODE_TEST, CreatedAt: server.Timestamp(f.Now()),
+		ActionUrl: ptr("https://app.example/test/commissions/" + commission.ID.String()), Mode: affiliatev1.Mode_MODE_TEST, CreatedAt: server.Timestamp(f.Now()),
 	})
 	if want := map[string]string{"partner": "Jane", "amount": "2.00 EUR", "program": "Garden"}; !maps.Equal(got.Data[0].Facts, want) {
 		t.Errorf("the facts are %v, want %v", got.Data[0].Facts, want)

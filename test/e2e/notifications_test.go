@@ -41,7 +41,8 @@ func testNotifications(t *testing.T, sys *system) {
 	f.merchant.wantNewest(t, merchantFeed, "partner_applications", object{
 		"type": "participant.applied", "title": "New application", "body": partnerName + " applied to " + name + ".", "severity": "info",
 		"resource": map[string]any{"type": "participant", "id": f.participant, "programId": f.program},
-		"mode":     "live", "read": false, "readAt": nil, "dismissedAt": nil, "actionUrl": nil,
+		"mode":     "live", "read": false, "readAt": nil, "dismissedAt": nil,
+		"actionUrl": examplePublicURL + "/console/programs/" + f.program + "/partners/" + f.participant,
 	})
 	f.partner.wantNewest(t, partnerFeed, "application_status", object{
 		"type": "participant.approved", "body": "You take part in " + name + ". You can share your link now.", "resource.programId": f.program,

@@ -23,7 +23,8 @@ export function Privacy({ canErase = true }: { canErase?: boolean }) {
 function Export() {
   const { api, session } = useApp();
   const { t, f } = useTexts();
-  const start = useMutation({ mutationFn: async () => unwrap(await api.POST(`/api/v1/${session.kind === "partner" ? "partner" : "merchant/account"}/export`)) });
+  const account = session.kind === "partner" ? "partner" : "merchant/account";
+  const start = useMutation({ mutationFn: async () => unwrap(await api.POST(`/api/v1/${account}/export`)) });
   const { download_url: address, expires_at: expiry, filename } = start.data ?? {};
   return (
     <Card title={t.settings.exportTitle}>

@@ -93,7 +93,7 @@ function resultOf(cells: string[], line: number, columns: Columns, byKey: Map<st
   return { ...result, fault };
 }
 
-/** Whether the amount and the currency of a row, as far as it has them, are those of the payout. */
+/** Whether a row has the amount and the currency of the payout, as far as it has them. */
 function isAmount({ amountCents, currency }: Payout, amount: string, cents: string, rowCurrency: string): boolean {
   if (/^[a-z]{3}$/i.test(rowCurrency) && rowCurrency.toUpperCase() !== currency) return false;
   if (cents && Number(cents) !== amountCents) return false;

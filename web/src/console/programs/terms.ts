@@ -104,7 +104,7 @@ function differences<T extends object>(before: object, after: T, instead: object
   return Object.fromEntries(Object.entries(after).filter(([name, value]) => JSON.stringify(old[name]) !== JSON.stringify(value))) as Partial<T>;
 }
 
-/** Whether the events are those that earn without a list: purchases and renewals at the rate of the programme. */
+/** Whether only purchases and renewals earn, at the rate of the programme, as without a list. */
 function isDefault(events: Schemas["EventRate"][]): boolean {
   if (events.length === 0) return true;
   const types = events.map(({ eventType }) => eventType).sort();

@@ -1,4 +1,4 @@
-/** What a merchant copies into pages and servers. The names in it are those of the API. */
+/** What a merchant copies into pages and servers. It has the names of the API. */
 
 /** The element that loads the script. */
 export function scriptElement(collector: string, publicKey: string): string {
