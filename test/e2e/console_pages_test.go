@@ -30,7 +30,7 @@ func (sys *system) newConsoleData(t *testing.T, text func(name string, length in
 	applicant.post(t, d.applyPath(), object{"answers": object{"a": text("option", 100)}, "acceptTerms": true, "termsVersion": 1}).wantStatus(http.StatusCreated)
 	d.merchant.post(t, d.programPath()+"/partners/invite", object{"email": uniqueName("invited") + "@example.com"}).wantStatus(http.StatusCreated)
 	d.batch = d.merchant.get(t, "/api/v1/payouts/"+d.paid).wantStatus(http.StatusOK).text("batchId")
-	d.webhook = d.merchant.createEndpoint(t, "https://hooks.example/x", nil).wantStatus(http.StatusCreated).text("id")
+	d.webhook = d.merchant.createEndpoint(t, "https://127.0.0.1/hooks", nil).wantStatus(http.StatusCreated).text("id")
 	d.merchant.post(t, d.programPath()+"/partners/"+d.participant+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": text("bonus", 500)}).wantStatus(http.StatusCreated)
 	return d
 }

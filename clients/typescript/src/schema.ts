@@ -10143,7 +10143,8 @@ export interface components {
             data: components["schemas"]["Announcement"][];
             /**
              * Format: int64
-             * @description The number of announcements on all pages.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
             /**

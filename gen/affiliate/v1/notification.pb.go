@@ -1495,7 +1495,8 @@ func (x *ListAnnouncementsRequest) GetPageSize() int32 {
 type ListAnnouncementsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Announcement        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of announcements on all pages.
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
