@@ -2,16 +2,16 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
-import { TributaryError, unwrap, useApp } from "../../app/app";
+import { unwrap, useApp } from "../../app/app";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Done, Failure, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useCan } from "../can";
 import { FraudSignals } from "../conversions/FraudSignals";
 import { liveInterval } from "../data";
+import { Decided, useDecision } from "../decision";
 import { useTexts } from "../texts";
 import { CommissionBadge } from "./CommissionBadge";
 import { type Commission, useReload } from "./decide";
@@ -46,36 +46,21 @@ function Decisions({ commission }: { commission: Commission }) {
   const { api } = useApp();
   const { t } = useTexts();
   const can = useCan();
-  const reload = useReload();
+  const decision = useDecision(useReload());
+  const { pending } = decision;
   const [dialog, setDialog] = useState<"reject" | "early" | null>(null);
-  const [done, setDone] = useState("");
-  const [error, setError] = useState<unknown>(null);
-  const [pending, setPending] = useState(false);
   const { id, status, needsReview, holdActive, reviewReasons } = commission;
-  const isConflict = error instanceof TributaryError && error.status === 409;
   const path = { commissionId: id };
-  const decide = async (call: () => Promise<unknown>, text: string) => {
-    setPending(true);
-    setError(null);
-    setDone("");
-    try {
-      await call();
-      setDone(text);
-    } catch (failure) {
-      setError(failure);
-    } finally {
-      setDialog(null);
-      await reload();
-      setPending(false);
-    }
-  };
+  const decide = (call: () => Promise<unknown>, text: string) =>
+    decision.run(async () => {
+      await call().finally(() => setDialog(null));
+      return text;
+    });
   const isOpen = status === "pending" || status === "approved";
   const hints: Record<string, string> = t.commissions.reviewHints;
   return (
     <Card title={t.commissions.status} action={<CommissionBadge commission={commission} />}>
-      {isConflict && <Notice tone="warn">{t.commissions.conflict}</Notice>}
-      {error !== null && <Failure error={error} />}
-      {done && <Done key={done}>{done}</Done>}
+      <Decided state={decision} />
       {needsReview && reviewReasons.map((reason) => <p key={reason}>{hints[reason] ?? reason}</p>)}
       <div className={kit.actions}>
         {can("ApproveCommission") && status === "pending" && !holdActive && (

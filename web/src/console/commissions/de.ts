@@ -84,7 +84,6 @@ const de: typeof en = {
   formerMember: "Ein früheres Mitglied",
   changed: (actor, from, to) => `${actor}: ${from} → ${to}`,
   first: (actor, to) => `${actor}: ${to}`,
-  conflict: "Jemand anderes hat sie inzwischen geändert. Das ist der neue Stand:",
 };
 
 export default de;

@@ -1,9 +1,7 @@
-import { useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
-
 import { useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { outcomeOf } from "../bulk";
+import { useReloadOf } from "../data";
 
 export type Commission = Schemas["Commission"];
 export type Item = Schemas["CommissionListItem"];
@@ -24,11 +22,7 @@ export const rejectionCodes = [
 
 /** Returns a function that loads again what a decision about commissions changes. */
 export function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["commissions", "conversions", "to-do"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
+  return useReloadOf("commissions", "conversions", "to-do");
 }
 
 /** Returns functions that approve or reject up to 100 commissions. */

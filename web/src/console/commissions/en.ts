@@ -82,7 +82,6 @@ const en = {
   formerMember: "A former member",
   changed: (actor: string, from: string, to: string) => `${actor}: ${from} → ${to}`,
   first: (actor: string, to: string) => `${actor}: ${to}`,
-  conflict: "Somebody else has changed it in the meantime. This is the new state:",
 };
 
 export default en;

@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
@@ -13,7 +13,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
 import { type Outcome, outcomeOf } from "../bulk";
 import { useCan } from "../can";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { ProgramFilter } from "../ProgramFilter";
 import { useTexts } from "../texts";
 
@@ -162,20 +162,20 @@ function Decide({
 
 /** Says what the decision does, and makes it. */
 function DecideDialog({ ids, outcome, onDone, onClose }: { ids: string[]; outcome: "confirmed" | "dismissed"; onDone: (outcome: Outcome) => void; onClose: () => void }) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t, f } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReloadOf("fraud", "commissions", "conversions", "to-do");
   const isFraud = outcome === "confirmed";
   const state = useSubmit(
     useCallback(
       async ({ note = "" }) => {
         const body = { eventIds: ids, outcome, ...(note && { note }) };
         const result = outcomeOf(await api.POST("/api/v1/fraud/events/bulk-resolve", { body }), ({ eventId }) => eventId);
-        await Promise.all(["fraud", "commissions", "conversions", "to-do"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
+        await reload();
         onClose();
         onDone(result);
       },
-      [api, ids, mode, onClose, onDone, outcome, queries],
+      [api, ids, onClose, onDone, outcome, reload],
     ),
   );
   const count = f.number(ids.length);

@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -12,7 +12,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Table } from "../../kit/page";
 import { CopyText } from "../../kit/sharing";
 import { useCan } from "../can";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 
@@ -22,14 +22,6 @@ type Key = Schemas["ApiKey"];
 export function useKeys() {
   const { api, mode } = useApp();
   return useQuery({ queryKey: [mode, "keys"], queryFn: async () => unwrap(await api.GET("/api/v1/api-keys")), refetchInterval: liveInterval });
-}
-
-function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["keys", "set-up"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
 }
 
 type Open = { view: "create" } | { view: "roll" | "revoke"; key: Pick<Key, "id" | "name" | "prefix"> };
@@ -126,7 +118,7 @@ function Secret({ secret, onClose }: { secret: string; onClose: () => void }) {
 function CreateKey({ onCreated, onClose }: { onCreated: (secret: string) => void; onClose: () => void }) {
   const { api } = useApp();
   const { t } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("keys", "set-up");
   const state = useSubmit(
     useCallback(
       async ({ name = "", expiresAt }) => {
@@ -156,7 +148,7 @@ const graces = [0, 1, 24, 72];
 function RollKey({ target, onCreated, onClose }: { target: Pick<Key, "id" | "name" | "prefix">; onCreated: (secret: string) => void; onClose: () => void }) {
   const { api } = useApp();
   const { t } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("keys", "set-up");
   const isPublic = target.prefix.startsWith("pk_");
   const state = useSubmit(
     useCallback(
@@ -183,7 +175,7 @@ function RollKey({ target, onCreated, onClose }: { target: Pick<Key, "id" | "nam
 function RevokeKey({ target, onClose }: { target: Pick<Key, "id" | "name">; onClose: () => void }) {
   const { api } = useApp();
   const { t } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("keys", "set-up");
   const state = useSubmit(
     useCallback(async () => {
       unwrap(await api.DELETE("/api/v1/api-keys/{keyId}", { params: { path: { keyId: target.id } } }));

@@ -1,4 +1,3 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -9,7 +8,7 @@ import { Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { CopyText } from "../../kit/sharing";
 import { useTexts } from "../texts";
-import { useGroups } from "./groups";
+import { useGroups, useReload } from "./data";
 import type { Program } from "./Partners";
 
 /** The button that invites a partner by mail. The link of the invitation can also be copied. */
@@ -27,9 +26,9 @@ export function AddDialog({ program }: { program: Program }) {
 }
 
 function Invite({ program, onClose }: { program: Program; onClose: () => void }) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReload();
   const groups = useGroups(program.id).data ?? [];
   const [created, setCreated] = useState<{ email: string; token: string } | null>(null);
   const state = useSubmit(
@@ -38,9 +37,9 @@ function Invite({ program, onClose }: { program: Program; onClose: () => void })
         const body = { email, ...(name && { name }), ...(groupId && { groupId }), ...(message && { message }) };
         const invite = unwrap(await api.POST("/api/v1/programs/{programId}/partners/invite", { params: { path: { programId: program.id } }, body }));
         setCreated({ email, token: invite.token });
-        await queries.invalidateQueries({ queryKey: [mode, "partners", program.id] });
+        await reload();
       },
-      [api, mode, program.id, queries],
+      [api, program.id, reload],
     ),
   );
   return (

@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -14,7 +14,7 @@ import { outcomeOf } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
 import { useTexts } from "../texts";
-import { useGroups } from "./groups";
+import { useGroups, useReload } from "./data";
 import type { Program } from "./Partners";
 
 type Participant = Schemas["Participant"];
@@ -23,7 +23,7 @@ type Participant = Schemas["Participant"];
 export function Applications({ program }: { program: Program }) {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReload();
   const can = useCan();
   const page = usePage();
   const list = useRef<HTMLDivElement>(null);
@@ -61,7 +61,7 @@ export function Applications({ program }: { program: Program }) {
       setError(failure);
     } finally {
       setRejecting(null);
-      await Promise.all(["partners", "to-do"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
+      await reload();
       setPending(false);
       list.current?.querySelector("article")?.focus();
     }

@@ -1,53 +1,39 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
-import { TributaryError, unwrap, useApp } from "../../app/app";
+import { unwrap, useApp } from "../../app/app";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Done, Failure, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { useCan } from "../can";
+import { Decided, useDecision } from "../decision";
 import { useTexts } from "../texts";
+import { useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
 type Action = "approve" | "reject" | "suspend" | "reinstate";
 
 /** What can be decided about a partner now. */
 export function Decisions({ participant, program }: Props) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t } = useTexts();
-  const queries = useQueryClient();
   const can = useCan();
   const [asking, setAsking] = useState<"reject" | "suspend" | null>(null);
-  const [done, setDone] = useState("");
-  const [error, setError] = useState<unknown>(null);
-  const [pending, setPending] = useState(false);
+  const decision = useDecision(useReload());
+  const { pending } = decision;
   const { status, partnerConsent, partnerName, erasedAt } = participant;
   const params = { path: { programId: program.id, participantId: participant.id } };
-  const decide = async (action: Action, reason = "") => {
-    setPending(true);
-    setError(null);
-    setDone("");
-    try {
+  const decide = (action: Action, reason = "") =>
+    decision.run(async () => {
       const body = reason ? { reason } : {};
-      unwrap(await api.PATCH(`/api/v1/programs/{programId}/partners/{participantId}/${action}`, { params, body }));
-      setDone(t.partners.decided[action]);
-    } catch (failure) {
-      setError(failure);
-    } finally {
-      setAsking(null);
-      await queries.invalidateQueries({ queryKey: [mode, "partners"] });
-      setPending(false);
-    }
-  };
-  const isConflict = error instanceof TributaryError && error.status === 409;
+      const result = await api.PATCH(`/api/v1/programs/{programId}/partners/{participantId}/${action}`, { params, body }).finally(() => setAsking(null));
+      unwrap(result);
+      return t.partners.decided[action];
+    });
   if (erasedAt) return <p>{t.partners.erased}</p>;
   return (
     <>
-      {isConflict && <Notice tone="warn">{t.commissions.conflict}</Notice>}
-      {error !== null && <Failure error={error} />}
-      {done && <Done key={done}>{done}</Done>}
+      <Decided state={decision} />
       <p className={kit.muted}>{partnerConsent ? t.partners.awaited : status && t.partners.meaning[status]}</p>
       <div className={kit.actions}>
         {can("ApproveParticipant") && (status === "pending" || status === "rejected") && !partnerConsent && (

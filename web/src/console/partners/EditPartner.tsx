@@ -1,4 +1,3 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -10,13 +9,14 @@ import { Dialog } from "../../kit/dialog";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
+import { useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
 /** The button that changes what the merchant has set for a partner. */
 export function EditPartner({ participant, program, groups }: Props & { groups: Schemas["Group"][] }) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReload();
   const can = useCan();
   const [open, setOpen] = useState(false);
   const { id, commissionOverride, groupId, tags, note, referralCode, externalId } = participant;
@@ -39,10 +39,10 @@ export function EditPartner({ participant, program, groups }: Props & { groups: 
         };
         const params = { path: { programId: program.id, participantId: id } };
         unwrap(await api.PATCH("/api/v1/programs/{programId}/partners/{participantId}", { params, body }));
-        await queries.invalidateQueries({ queryKey: [mode, "partners"] });
+        await reload();
         setOpen(false);
       },
-      [api, digits, id, kind, mode, program.id, queries, t],
+      [api, digits, id, kind, program.id, reload, t],
     ),
   );
   if (!can("UpdateParticipant") || participant.erasedAt) return null;

@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
@@ -13,6 +13,7 @@ import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Pages, Stat, Stats, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
+import { useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
 /** All entries that make up what the partner is owed, newest first. */
@@ -86,9 +87,9 @@ export function Ledger({ participant, program }: Props) {
 
 /** Adds a bonus or a correction. The next payout includes it. */
 function AddEntry({ participant, program, onClose }: Props & { onClose: () => void }) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReload();
   const state = useSubmit(
     useCallback(
       async ({ type = "bonus", amountCents: amount = "", reason = "" }) => {
@@ -97,10 +98,10 @@ function AddEntry({ participant, program, onClose }: Props & { onClose: () => vo
         const params = { path: { programId: program.id, participantId: participant.id } };
         const body = { type: type === "bonus" ? ("bonus" as const) : ("adjustment" as const), amountCents, reason };
         unwrap(await api.POST("/api/v1/programs/{programId}/partners/{participantId}/ledger", { params, body }));
-        await queries.invalidateQueries({ queryKey: [mode, "partners", program.id] });
+        await reload();
         onClose();
       },
-      [api, mode, onClose, participant.id, program, queries, t],
+      [api, onClose, participant.id, program, reload, t],
     ),
   );
   return (

@@ -12,7 +12,7 @@ import { rateText } from "../rate";
 import { useTexts } from "../texts";
 import { Decisions } from "./Decisions";
 import { EditPartner } from "./EditPartner";
-import { useGroups } from "./groups";
+import { useGroups } from "./data";
 import { Ledger } from "./Ledger";
 import { PersonalData } from "./PersonalData";
 

@@ -14,7 +14,7 @@ import { usePrograms } from "../data";
 import { useTexts } from "../texts";
 import { Applications } from "./Applications";
 import { AddDialog } from "./AddDialog";
-import { useGroups } from "./groups";
+import { useGroups } from "./data";
 import { Invitations } from "./Invitations";
 
 export type Program = Schemas["Program"];

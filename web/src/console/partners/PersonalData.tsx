@@ -1,4 +1,4 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
@@ -9,6 +9,7 @@ import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
+import { useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
 /** The export and the erasure of the partner's data in the programme. */
@@ -55,19 +56,19 @@ function Export({ participant, program }: Props) {
 }
 
 function Erasure({ participant, program }: Props) {
-  const { api, mode } = useApp();
+  const { api } = useApp();
   const { t } = useTexts();
-  const queries = useQueryClient();
+  const reload = useReload();
   const [open, setOpen] = useState(false);
   const state = useSubmit(
     useCallback(
       async ({ confirmation }) => {
         const params = { path: { programId: program.id, participantId: participant.id } };
         unwrap(await api.POST("/api/v1/programs/{programId}/partners/{participantId}/erase", { params, body: { confirmation } }));
-        await queries.invalidateQueries({ queryKey: [mode, "partners"] });
+        await reload();
         setOpen(false);
       },
-      [api, mode, participant.id, program.id, queries],
+      [api, participant.id, program.id, reload],
     ),
   );
   return (

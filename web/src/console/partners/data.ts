@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { unwrap, useApp } from "../../app/app";
+import { useReloadOf } from "../data";
 
 /** The groups of a programme: the first hundred. */
 export function useGroups(programId: string) {
@@ -10,4 +11,9 @@ export function useGroups(programId: string) {
     queryFn: async () =>
       unwrap(await api.GET("/api/v1/programs/{programId}/groups", { params: { path: { programId }, query: { pageSize: 100 } } })).data,
   });
+}
+
+/** Returns a function that loads again what a change of a partner changes. */
+export function useReload(): () => Promise<void> {
+  return useReloadOf("partners", "to-do");
 }

@@ -1,11 +1,10 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useQuery } from "@tanstack/react-query";
 
 import { type Tributary, TributaryError, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import type { Format } from "../../i18n/format";
 import { messageOf } from "../../kit/feedback";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { useTexts } from "../texts";
 
 export type Batch = Schemas["PayoutBatch"];
@@ -26,11 +25,7 @@ export function totalsOf(totals: Schemas["PayoutTotal"][], f: Format): string {
 
 /** Returns a function that loads again what a change of a payout changes. */
 export function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["payouts", "to-do", "owed"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
+  return useReloadOf("payouts", "to-do", "owed");
 }
 
 export function useBatch(id: string) {

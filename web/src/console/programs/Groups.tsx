@@ -11,7 +11,7 @@ import { FieldFault, Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Table } from "../../kit/page";
 import { useCan } from "../can";
-import { useGroups } from "../partners/groups";
+import { useGroups } from "../partners/data";
 import { rateText } from "../rate";
 import { useTexts } from "../texts";
 import { type Program, useReload } from "./data";

@@ -1,10 +1,10 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback } from "react";
 
 import { unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import type { Format } from "../../i18n/format";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { rateText } from "../rate";
 import type { Texts } from "../texts";
 
@@ -21,11 +21,7 @@ export function useProgram(id: string) {
 
 /** Returns a function that loads again what a change of a programme changes. */
 export function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["programs", "set-up"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
+  return useReloadOf("programs", "set-up");
 }
 
 /** Returns a function that changes the given fields of a programme. */

@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { Refusal, unwrap, useApp } from "../../app/app";
@@ -10,7 +10,7 @@ import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useCan } from "../can";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { useTexts } from "../texts";
 import { optionalPermissions, stripeKeyAddress } from "./snippets";
 import { StripeEvents } from "./StripeEvents";
@@ -41,14 +41,6 @@ export function Stripe() {
   );
 }
 
-function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["stripe", "set-up"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
-}
-
 function NotConnected() {
   const { t } = useTexts();
   const can = useCan();
@@ -64,7 +56,7 @@ function NotConnected() {
 function ConnectForm({ connection, onDone, onClose }: { connection: Connection | null; onDone?: () => void; onClose?: () => void }) {
   const { api, mode } = useApp();
   const { t } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("stripe", "set-up");
   const [codes, setCodes] = useState(false);
   const [fees, setFees] = useState(false);
   const [missing, setMissing] = useState<string[]>([]);
@@ -178,7 +170,7 @@ const longest = 29;
 function Resync({ onDone, onClose }: { onDone: () => void; onClose: () => void }) {
   const { api } = useApp();
   const { t, f } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("stripe", "set-up");
   const day = (days: number) => f.isoDay(new Date(Date.now() - days * 86_400_000));
   const state = useSubmit(
     useCallback(
@@ -205,7 +197,7 @@ function Resync({ onDone, onClose }: { onDone: () => void; onClose: () => void }
 function Disconnect({ connection, onClose }: { connection: Connection; onClose: () => void }) {
   const { api } = useApp();
   const { t } = useTexts();
-  const reload = useReload();
+  const reload = useReloadOf("stripe", "set-up");
   const state = useSubmit(
     useCallback(async () => {
       unwrap(await api.DELETE("/api/v1/integrations/{processor}", { params: { path: { processor: "stripe" } } }));

@@ -1,10 +1,9 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useQuery } from "@tanstack/react-query";
 
 import { unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import type { Tone } from "../../kit/feedback";
-import { liveInterval } from "../data";
+import { liveInterval, useReloadOf } from "../data";
 import { useTexts } from "../texts";
 
 export type Webhook = Schemas["Webhook"];
@@ -31,11 +30,7 @@ export function useWebhook(id: string) {
 
 /** Returns a function that loads again what a change of an endpoint changes. */
 export function useReload(): () => Promise<void> {
-  const { mode } = useApp();
-  const queries = useQueryClient();
-  return useCallback(async () => {
-    await Promise.all(["webhooks", "to-do"].map((list) => queries.invalidateQueries({ queryKey: [mode, list] })));
-  }, [mode, queries]);
+  return useReloadOf("webhooks", "to-do");
 }
 
 /** Returns a function that says in words why an attempt failed. The service has a code, such as timeout or http_503. */
