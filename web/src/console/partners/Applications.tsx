@@ -13,6 +13,7 @@ import { Card, Facts, Pages, usePage } from "../../kit/page";
 import { outcomeOf } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
+import { useProgram } from "../programs/data";
 import { useTexts } from "../texts";
 import { useGroups, useReload } from "./data";
 import type { Program } from "./Partners";
@@ -28,6 +29,7 @@ export function Applications({ program }: { program: Program }) {
   const page = usePage();
   const list = useRef<HTMLDivElement>(null);
   const groups = useGroups(program.id).data ?? [];
+  const questions = useProgram(program.id).data?.applicationQuestions ?? []; // lists of programmes have none
   const [group, setGroup] = useState("");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<ReadonlyMap<string, string>>(new Map());
@@ -99,7 +101,7 @@ export function Applications({ program }: { program: Program }) {
                     <Application
                       key={application.id}
                       application={application}
-                      program={program}
+                      questions={questions}
                       message={messages.get(application.id)}
                       {...(canDecide &&
                         !application.partnerConsent && {
@@ -161,7 +163,7 @@ export function Applications({ program }: { program: Program }) {
 /** An application. Without onApprove, nothing can be decided about it. */
 function Application({
   application,
-  program,
+  questions,
   message,
   isSelected,
   onSelect,
@@ -170,7 +172,7 @@ function Application({
   isPending,
 }: {
   application: Participant;
-  program: Program;
+  questions: Program["applicationQuestions"];
   message: string | undefined;
   isSelected?: boolean;
   onSelect?: (on: boolean) => void;
@@ -180,7 +182,7 @@ function Application({
 }) {
   const { t, f } = useTexts();
   const { partnerName, partnerEmail, appliedAt, createdAt, applicationAnswers, partnerConsent, referralCode } = application;
-  const labels = new Map(program.applicationQuestions.map(({ key, label }) => [key, label]));
+  const labels = new Map(questions.map(({ key, label }) => [key, label]));
   const time = appliedAt ?? createdAt;
   return (
     <article className={kit.card} tabIndex={-1} aria-label={partnerName}>
