@@ -1,6 +1,6 @@
 import { type ReactNode, useEffect, useRef } from "react";
 import { Link } from "react-aria-components/Link";
-import { useLocation } from "wouter";
+import { useLocation, useSearch } from "wouter";
 
 import { useParameter } from "../app/address";
 import { useTexts } from "../app/texts";
@@ -16,7 +16,7 @@ export function Page({
   children,
 }: {
   title: string;
-  /** The name after the title in the tab of the browser. Default: that of the portal. */
+  /** The name after the title in the tab of the browser. Default: that of the application. */
   site?: string;
   about?: ReactNode;
   actions?: ReactNode;
@@ -49,16 +49,22 @@ export function Page({
 
 /**
  * Links to the parts of a page. The parameter show of the address names the open one, and the
- * first is open if there is none.
+ * first is open if there is none. The links keep the parameters in keep.
  */
-export function Tabs({ label, tabs }: { label: string; tabs: [show: string, text: string][] }) {
+export function Tabs({ label, tabs, keep = [] }: { label: string; tabs: [show: string, text: string][]; keep?: string[] }) {
   const [path] = useLocation();
+  const parameters = new URLSearchParams(useSearch());
   const first = tabs[0]?.[0] ?? "";
   const [open] = useParameter("show", first);
+  const addressOf = (show: string) => {
+    const kept = [...parameters].filter(([name]) => keep.includes(name));
+    const query = new URLSearchParams(show === first ? kept : [["show", show], ...kept]).toString();
+    return query ? `${path}?${query}` : path;
+  };
   return (
     <nav className={css.tabs} aria-label={label}>
       {tabs.map(([show, text]) => (
-        <Link key={show} href={show === first ? path : `${path}?show=${show}`} className={css.tab} aria-current={show === open ? "page" : undefined}>
+        <Link key={show} href={addressOf(show)} className={css.tab} aria-current={show === open ? "page" : undefined}>
           {text}
         </Link>
       ))}

@@ -5,7 +5,7 @@ import { messageOf } from "../../kit/feedback";
 import { unwrap, useApp } from "../app";
 import { useTexts } from "../texts";
 
-/** The button that sends the mail again with which the partner verifies the e-mail address. */
+/** The button that sends the mail again with which the user verifies the e-mail address. */
 export function ResendVerification() {
   const { api, session } = useApp();
   const { t } = useTexts();

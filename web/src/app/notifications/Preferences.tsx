@@ -12,7 +12,7 @@ import { useTexts } from "../texts";
 
 type Preference = Schemas["CategoryPreference"];
 
-/** What the partner gets by mail and in the portal, for each category. */
+/** What the user gets by mail and in the portal, for each category. */
 export function Preferences() {
   const { api, mode, session } = useApp();
   const { t } = useTexts();

@@ -99,6 +99,7 @@ function Counted({ stats }: { stats: { needsReviewCount: number; byStatus: Recor
   return (
     <Tabs
       label={t.commissions.title}
+      keep={["program", "participant", "search", "from", "to"]}
       tabs={(Object.keys(tabs) as Tab[]).map((tab): [string, string] => {
         const number = count(tab);
         return [tab, number === undefined ? t.commissions.tabs[tab] : t.commissions.tab(t.commissions.tabs[tab], f.number(number))];
@@ -132,6 +133,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
   const addressOf = useAddressWith("open");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<Outcome["failed"]>(new Map());
+  const [done, setDone] = useState("");
   const canDecide = can("BulkApproveCommissions") && (tab === "review" || tab === "pending" || tab === "approved");
   const query = useQuery({
     ...paged,
@@ -144,6 +146,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
   });
   return (
     <>
+      {done && <Done key={done}>{done}</Done>}
       <Loaded query={query}>
         {({ data, total, capped }) =>
           data.length === 0 ? (
@@ -187,9 +190,10 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
                   rows={data}
                   selected={selected}
                   onSelect={setSelected}
-                  onDone={({ failed }) => {
+                  onDone={({ failed }, text) => {
                     setMessages(failed);
                     setSelected(new Set(failed.keys()));
+                    setDone(text);
                   }}
                 />
               )}
@@ -215,19 +219,18 @@ function Decide({
   rows: Item[];
   selected: ReadonlySet<string>;
   onSelect: (ids: ReadonlySet<string>) => void;
-  onDone: (outcome: Outcome) => void;
+  onDone: (outcome: Outcome, text: string) => void;
 }) {
   const { t, f } = useTexts();
   const bulk = useBulk();
   const reload = useReload();
   const [rejecting, setRejecting] = useState(false);
-  const [done, setDone] = useState("");
   const chosen = rows.filter(({ id }) => selected.has(id));
   const sums = sumsOf(chosen, f);
   const finish = async (outcome: Outcome, text: (count: string) => string) => {
     const { changed, failed } = outcome;
-    setDone([changed.length > 0 && text(f.number(changed.length)), failed.size > 0 && t.commissions.failed(f.number(failed.size))].filter(Boolean).join(" "));
-    onDone(outcome);
+    const done = [changed.length > 0 && text(f.number(changed.length)), failed.size > 0 && t.commissions.failed(f.number(failed.size))].filter(Boolean).join(" ");
+    onDone(outcome, done);
     await reload();
   };
   const approve = useMutation({
@@ -235,7 +238,6 @@ function Decide({
   });
   return (
     <>
-      {done && <Done key={done}>{done}</Done>}
       {approve.isError && <Failure error={approve.error} retry={() => approve.mutate()} />}
       <div className={kit.bulk}>
         <Checkbox isSelected={chosen.length === rows.length} onChange={(all) => onSelect(new Set(all ? rows.map(({ id }) => id) : []))}>

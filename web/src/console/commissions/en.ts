@@ -39,7 +39,7 @@ const en = {
   textHint: "Only your team sees it.",
   codes: {
     fraud: "Fraudulent sale",
-    self_referral: "Bought through the own link",
+    self_referral: "Bought through their own link",
     duplicate: "Reported twice",
     order_canceled: "Order canceled",
     terms_violation: "Breaks the terms",

@@ -32,7 +32,7 @@ const en = {
     PARTICIPANT_NOT_APPROVED: "The partner was not approved, so there is no commission.",
     RULE_NOT_APPLICABLE: "By the rules of the programme, this sale earns nothing.",
     RECURRING_LIMIT_REACHED: "The customer’s payments have reached the limit of the rules.",
-    SELF_REFERRAL_BLOCKED: "The partner bought through the own link, so there is no commission.",
+    SELF_REFERRAL_BLOCKED: "The partner bought through their own link, so there is no commission.",
     FRAUD_BLOCKED: "The fraud policy blocked the commission.",
     CLICK_UNKNOWN: "The reported click does not exist.",
     CLICK_EXPIRED: "Too much time passed between the click and the purchase.",

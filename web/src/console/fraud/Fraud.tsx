@@ -28,7 +28,7 @@ export default function Fraud() {
   const status = statuses.find((status) => status === show) ?? "open";
   return (
     <Page title={t.fraud.title} about={t.fraud.about}>
-      <Tabs label={t.fraud.title} tabs={statuses.map((status): [string, string] => [status, t.fraud.tabs[status]])} />
+      <Tabs label={t.fraud.title} keep={["program"]} tabs={statuses.map((status): [string, string] => [status, t.fraud.tabs[status]])} />
       <div className={kit.filters}>
         <ProgramFilter />
       </div>

@@ -6,13 +6,14 @@ import type { Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Empty, Loaded, Notice } from "../../kit/feedback";
+import { Empty, Loaded } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Table } from "../../kit/page";
 import { CopyText } from "../../kit/sharing";
 import { useCan } from "../can";
 import { liveInterval, useReloadOf } from "../data";
+import { SecretDialog } from "../SecretDialog";
 import { SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 
@@ -96,22 +97,8 @@ export default function ApiKeys() {
       {open?.view === "create" && <CreateKey onCreated={setSecret} onClose={close} />}
       {open?.view === "roll" && <RollKey target={open.key} onCreated={setSecret} onClose={close} />}
       {open?.view === "revoke" && <RevokeKey target={open.key} onClose={close} />}
-      {secret && <Secret secret={secret} onClose={() => setSecret("")} />}
+      {secret && <SecretDialog title={t.keys.newKey} hint={t.keys.once} secret={secret} onClose={() => setSecret("")} />}
     </SettingsPage>
-  );
-}
-
-/** The new secret key. It is not shown again. */
-function Secret({ secret, onClose }: { secret: string; onClose: () => void }) {
-  const { t } = useTexts();
-  return (
-    <Dialog title={t.keys.newKey} open onClose={onClose}>
-      <Notice tone="warn">{t.keys.once}</Notice>
-      <CopyText label={t.keys.newKey} text={secret} />
-      <div className={kit.actions}>
-        <Button onPress={onClose}>{t.keys.stored}</Button>
-      </div>
-    </Dialog>
   );
 }
 

@@ -21,7 +21,6 @@ const de: typeof en = {
   expiresHint: "Der Schlüssel gilt bis zum Ende dieses Tages. Leer: Er läuft nicht ab.",
   newKey: "Ihr neuer geheimer Schlüssel",
   once: "Kopieren Sie den Schlüssel jetzt. Er wird nicht wieder gezeigt.",
-  stored: "Ich habe ihn aufbewahrt",
   roll: "Ersetzen",
   rollTitle: (name) => `Schlüssel ${name} ersetzen?`,
   rollPublic: "Sie bekommen einen neuen öffentlichen Schlüssel. Tragen Sie ihn im Skript auf Ihren Seiten ein, bevor der alte endet: Ohne gültigen Schlüssel werden keine Klicks erfasst.",

@@ -19,7 +19,6 @@ const en = {
   expiresHint: "The key works until the end of this day. Empty: it does not expire.",
   newKey: "Your new secret key",
   once: "Copy the key now. It is not shown again.",
-  stored: "I have stored it",
   roll: "Roll",
   rollTitle: (name: string) => `Replace the key ${name}?`,
   rollPublic: "You get a new public key. Put it into the script on your pages before the old one stops: without a valid key, clicks are not recorded.",

@@ -5,12 +5,13 @@ import { LinkButton } from "../../kit/controls";
 import { Badge } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
+import { liveInterval } from "../data";
 import { useTexts } from "../texts";
 import { daysBefore } from "./period";
 
 /** The steps of the set-up in their order, with the pages on which they are done. */
 const steps = [
-  ["program", "/programs/new"],
+  ["program", "/programs"],
   ["tracking", "/settings/tracking"],
   ["key", "/settings/api-keys"],
   ["click", "/settings/tracking"],
@@ -19,9 +20,6 @@ const steps = [
 
 /** Which steps of the set-up are done, and whether all are. */
 export type Progress = Record<(typeof steps)[number][0] | "done", boolean>;
-
-/** The milliseconds after which the page looks for the first click and the first conversion again. */
-const interval = 3_000;
 
 /** The progress of the set-up. While the page is visible, it is loaded again until all steps are done. */
 export function useProgress(): UseQueryResult<Progress> {
@@ -44,7 +42,7 @@ export function useProgress(): UseQueryResult<Progress> {
       const conversion = unwrap(conversions).total > 0;
       return { program, tracking: click || connected, key, click, conversion, done: program && key && click && conversion };
     },
-    refetchInterval: ({ state }) => (state.data?.done ? false : interval),
+    refetchInterval: ({ state }) => (state.data?.done ? false : liveInterval),
   });
 }
 

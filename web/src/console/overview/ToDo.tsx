@@ -29,7 +29,7 @@ export function ToDo() {
         { text: t.toDo.review, count: f.number(unwrap(commissions).needsReviewCount), address: "/commissions" },
         { text: t.toDo.fraud, count: count(fraud), address: "/fraud" },
         { text: t.toDo.batches, count: count(batches), address: "/payouts?status=draft" },
-        { text: t.toDo.webhooks, count: f.number(unwrap(webhooks).data.filter(({ status }) => status !== "healthy").length), address: "/webhooks" },
+        { text: t.toDo.webhooks, count: f.number(unwrap(webhooks).data.filter(({ status, disabledReason }) => status === "failing" || (status === "disabled" && disabledReason !== "manual")).length), address: "/webhooks" },
       ].filter(({ count }) => count !== f.number(0));
     },
     refetchInterval: liveInterval,

@@ -85,7 +85,8 @@ export function Applications({ program }: { program: Program }) {
   return (
     <Loaded query={query}>
       {({ data, total, capped }) => {
-        const chosen = data.filter(({ id, partnerConsent }) => selected.has(id) && !partnerConsent).map(({ id }) => id);
+        const open = data.filter(({ partnerConsent }) => !partnerConsent).map(({ id }) => id);
+        const chosen = open.filter((id) => selected.has(id));
         return (
           <>
             {done && <Done key={done}>{done}</Done>}
@@ -116,7 +117,7 @@ export function Applications({ program }: { program: Program }) {
                 </div>
                 {canDecide && (
                   <div className={kit.bulk}>
-                    <Checkbox isSelected={chosen.length > 0 && chosen.length === data.length} onChange={(all) => setSelected(new Set(all ? data.map(({ id }) => id) : []))}>
+                    <Checkbox isSelected={chosen.length > 0 && chosen.length === open.length} onChange={(all) => setSelected(new Set(all ? open : []))}>
                       {chosen.length > 0 ? t.partners.selected(f.number(chosen.length)) : t.commissions.selectAll}
                     </Checkbox>
                     {groups.length > 0 && (

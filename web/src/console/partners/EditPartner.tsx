@@ -31,7 +31,7 @@ export function EditPartner({ participant, program, groups }: Props & { groups: 
         const override = kind === "none" || cents === null ? null : kind === "flat" ? { flatAmountCents: cents } : { percentage: cents / 100 };
         const body = {
           referralCode: values.referralCode ?? "",
-          groupId: values.groupId || null,
+          ...(values.groupId !== undefined && { groupId: values.groupId || null }), // absent until the groups are loaded
           tags: (values.tags ?? "").split(",").map((tag) => tag.trim()).filter(Boolean),
           note: values.note || null,
           externalId: values.externalId || null,

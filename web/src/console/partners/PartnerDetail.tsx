@@ -125,11 +125,11 @@ function Links({ participant, program }: Props) {
   const { t, f } = useTexts();
   const params = { path: { programId: program.id }, query: { participantId: participant.id, pageSize: 100 } };
   const links = useQuery({
-    queryKey: [mode, "links", program.id, participant.id],
+    queryKey: [mode, "programs", program.id, "partner-links", participant.id],
     queryFn: async () => unwrap(await api.GET("/api/v1/programs/{programId}/links", { params })).data,
   });
   const codes = useQuery({
-    queryKey: [mode, "promo-codes", program.id, participant.id],
+    queryKey: [mode, "programs", program.id, "partner-codes", participant.id],
     queryFn: async () => unwrap(await api.GET("/api/v1/programs/{programId}/promo-codes", { params })).data,
   });
   return (

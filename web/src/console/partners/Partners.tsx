@@ -38,6 +38,7 @@ export default function Partners() {
             <>
               <Tabs
                 label={t.partners.title}
+                keep={["program"]}
                 tabs={[
                   ["partners", t.partners.tabs.partners],
                   ["applications", t.partners.tabs.applications],
@@ -54,7 +55,7 @@ export default function Partners() {
                   />
                 </div>
               )}
-              {show === "applications" ? <Applications program={program} /> : show === "invitations" ? <Invitations program={program} /> : <List program={program} />}
+              {show === "applications" ? <Applications key={program.id} program={program} /> : show === "invitations" ? <Invitations program={program} /> : <List program={program} />}
             </>
           ) : (
             <Card>

@@ -67,7 +67,7 @@ const en = {
   payouts: "Payouts of the partner",
   facts: "Facts",
   rate: "Rate",
-  rateHint: "An own rate replaces those of the programme and the group. It counts for new conversions.",
+  rateHint: "This rate replaces those of the programme and the group. It applies to new conversions.",
   programRate: "The rate of the programme",
   percentage: "Percent of each sale",
   flat: (currency: string) => `Amount for each sale in ${currency}`,

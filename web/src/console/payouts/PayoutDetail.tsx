@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 import { useParams } from "wouter";
 
-import { unwrap, useApp } from "../../app/app";
+import { Refusal, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { Button, LinkButton } from "../../kit/controls";
 import { Loaded } from "../../kit/feedback";
@@ -101,7 +101,10 @@ function State({ payout }: { payout: Payout }) {
           count={1}
           sums={`${partnerName}, ${amount}`}
           load={() => Promise.resolve([payout])}
-          onDone={(refused, text) => void state.run(() => Promise.resolve(refused.get(id) ?? text))}
+          onDone={(refused, text) => {
+            const fault = refused.get(id);
+            void state.run(() => (fault === undefined ? Promise.resolve(text) : Promise.reject(new Refusal(fault))));
+          }}
           onClose={close}
         />
       )}

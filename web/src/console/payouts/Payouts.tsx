@@ -34,6 +34,7 @@ export default function Payouts() {
     >
       <Tabs
         label={t.payouts.title}
+        keep={["program"]}
         tabs={[
           ["batches", t.payouts.batches],
           ["payouts", t.payouts.payouts],

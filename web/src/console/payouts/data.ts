@@ -52,7 +52,7 @@ export type Mark = { payoutId: string } & ({ reference: string; paidAt?: string 
 
 /**
  * Returns a function that marks payouts as paid or failed, one after the other, and tells after
- * each how many are done. Its result are the messages of those that the service has refused.
+ * each how many are done. The result maps each refused payout to its message.
  */
 export function useMarks() {
   const { api } = useApp();

@@ -25,7 +25,7 @@ export function FraudPolicy({ program }: { program: Program }) {
     queryKey: [mode, "programs", program.id, "fraud-policy"],
     queryFn: async () => unwrap(await api.GET("/api/v1/programs/{programId}/fraud-policy", { params: { path: { programId: program.id } } })),
   });
-  return <Loaded query={query}>{(policy) => (can("PutFraudPolicy") ? <PolicyForm key={policy.updatedAt} program={program} policy={policy} /> : <PolicyFacts policy={policy} />)}</Loaded>;
+  return <Loaded query={query}>{(policy) => (can("PutFraudPolicy") ? <PolicyForm program={program} policy={policy} /> : <PolicyFacts policy={policy} />)}</Loaded>;
 }
 
 function PolicyForm({ program, policy }: { program: Program; policy: Policy }) {
@@ -46,8 +46,7 @@ function PolicyForm({ program, policy }: { program: Program; policy: Policy }) {
         };
         const result = unwrap(await api.PUT("/api/v1/programs/{programId}/fraud-policy", { params: { path: { programId: program.id } }, body }));
         setSaved(true);
-        // The form keeps its fields: the answer has the same values.
-        queries.setQueryData([mode, "programs", program.id, "fraud-policy"], { ...result, updatedAt: policy.updatedAt });
+        queries.setQueryData([mode, "programs", program.id, "fraud-policy"], result);
       },
       [api, mode, policy, program.id, queries],
     ),

@@ -1,7 +1,7 @@
 import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
-import { unwrap, useApp } from "../../app/app";
+import { unwrap, useApp, useSession } from "../../app/app";
 import { exponent, minorUnits } from "../../i18n/format";
 import { Choice } from "../../kit/choices";
 import { LinkButton, TextField } from "../../kit/controls";
@@ -14,8 +14,10 @@ import { useReload } from "./data";
 
 /** The form of a new programme. It asks for little; everything else has a default that can be changed later. */
 export default function NewProgram() {
-  const { api } = useApp();
+  const { api, session } = useApp();
   const { t } = useTexts();
+  const login = useSession(session);
+  const standard = login.status === "in" ? login.workspace?.currency : undefined;
   const [, navigate] = useLocation();
   const can = useCan();
   const reload = useReload();
@@ -23,7 +25,7 @@ export default function NewProgram() {
   const state = useSubmit(
     useCallback(
       async ({ name = "", websiteUrl, currency, rate = "" }) => {
-        const cents = minorUnits(rate, kind === "flat" ? exponent((currency ?? "").toUpperCase()) : 2);
+        const cents = minorUnits(rate, kind === "flat" ? exponent((currency || standard || "").toUpperCase()) : 2);
         if (cents === null) throw new FieldFault("rate", t.form.amountWrong);
         const commissionRules = kind === "flat" ? { commissionType: kind, flatAmountCents: cents } : { commissionType: kind, percentage: cents / 100 };
         const body = { name, commissionRules, ...(websiteUrl && { websiteUrl }), ...(currency && { currency: currency.toUpperCase() }) };
@@ -31,7 +33,7 @@ export default function NewProgram() {
         await reload();
         navigate(`/programs/${id}`);
       },
-      [api, kind, navigate, reload, t],
+      [api, kind, navigate, reload, standard, t],
     ),
   );
   if (!can("CreateProgram")) {
