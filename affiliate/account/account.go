@@ -3,6 +3,7 @@
 package account
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
@@ -95,6 +96,23 @@ const (
 	InviteRegistration Registration = "invite"
 	ClosedRegistration Registration = "closed"
 )
+
+// SetupCode returns the code with which the first workspace of an installation can be created,
+// in groups of four characters. All cores of the installation have the same code, because it is
+// derived from the first hash key. It has 80 random bits.
+func SetupCode(keys affiliate.HashKeys) string {
+	mac := hmac.New(sha256.New, keys.First())
+	mac.Write([]byte("setup code"))
+	code := base32.StdEncoding.EncodeToString(mac.Sum(nil)[:10])
+	return strings.Join([]string{code[:4], code[4:8], code[8:12], code[12:]}, "-")
+}
+
+// IsSetupCode reports whether a person has entered the code of SetupCode. Case, spaces and
+// hyphens are ignored.
+func IsSetupCode(keys affiliate.HashKeys, entered string) bool {
+	plain := strings.NewReplacer("-", "", " ", "")
+	return hmac.Equal([]byte(plain.Replace(strings.ToUpper(entered))), []byte(plain.Replace(SetupCode(keys))))
+}
 
 // MemberNotification returns a notification about a member for the feed of the workspace. The
 // parameter facts has the values of the placeholders in the text of the notification.

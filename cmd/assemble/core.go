@@ -27,7 +27,6 @@ import (
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
-	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
 	"github.com/tributary-hq/tributary/gateway/site"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -114,6 +113,8 @@ type Core struct {
 	clock  *clock.Clock
 	now    func() time.Time // clock.Now
 	health *health.Service
+	// instance describes this installation.
+	instance *instance.Service
 
 	registry *prometheus.Registry
 	traces   *tracing.Traces
@@ -268,6 +269,7 @@ func (c *Core) build() error {
 		DB: c.db, Signer: tokens, Seal: sealer, HashKeys: hashKeys, Limiter: limits, Now: c.now,
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
+	c.instance = c.newInstance()
 	testData := testmode.New(testmode.Config{
 		DB: c.db, Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 	})
@@ -327,7 +329,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ExportService_ServiceDesc, Impl: exports},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(c.db)},
 		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
-		server.Service{Desc: &affiliatev1.InstanceService_ServiceDesc, Impl: c.newInstance()},
+		server.Service{Desc: &affiliatev1.InstanceService_ServiceDesc, Impl: c.instance},
 	)
 	if err != nil {
 		return err
@@ -362,15 +364,6 @@ func (c *Core) Gateway() (http.Handler, error) {
 		Log:            c.log,
 		Registry:       c.registry,
 		Now:            c.now,
-	})
-}
-
-// newInstance returns the service that describes this installation.
-func (c *Core) newInstance() *instance.Service {
-	console, portal := c.cfg.Apps()
-	return instance.New(instance.Config{
-		Version: version.Release(), MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
-		Mail: c.cfg.SMTPURL != "", ConsoleURL: console, PortalURL: portal, LinkURL: c.cfg.LinkURL,
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
@@ -26,6 +27,7 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/fx"
+	"github.com/tributary-hq/tributary/server/instance"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/participant"
@@ -120,11 +122,37 @@ func (c *Core) buildWork(
 	return nil
 }
 
+// newInstance returns the service that describes this installation.
+func (c *Core) newInstance() *instance.Service {
+	console, portal := c.cfg.Apps()
+	return instance.New(instance.Config{
+		DB: c.db, Version: version.Release(), MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
+		Mail: c.cfg.SMTPURL != "", ConsoleURL: console, PortalURL: portal, LinkURL: c.cfg.LinkURL,
+	})
+}
+
+// logSetupCode logs the code with which the first workspace of the installation is created, if
+// there is none. The code is useless as soon as there is one.
+func (c *Core) logSetupCode(ctx context.Context) error {
+	required, err := c.instance.SetupRequired(ctx)
+	if !required || err != nil {
+		return err
+	}
+	console, _ := c.cfg.Apps()
+	code := account.SetupCode(c.cfg.HashKeys.Keys())
+	c.log.LogAttrs(ctx, slog.LevelWarn, "the installation has no workspace; open the page and enter the code to create the first one",
+		slog.String("setup_code", code), slog.String("page", console+"/setup#code="+code))
+	return nil
+}
+
 // Run runs all parts until ctx ends or a part fails. Then it stops all parts.
 func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 	// This creates the partition for today's clicks before ingestion starts, unless another
 	// transaction locks the table of clicks.
 	if err := c.upkeep.Run(ctx); err != nil {
+		return err
+	}
+	if err := c.logSetupCode(ctx); err != nil {
 		return err
 	}
 	parts := map[string]func(context.Context) error{

@@ -16,7 +16,9 @@ import (
 
 // RegisterMerchant creates a user, a workspace that the user owns, a public key for each
 // mode, and a session. It mails a token that verifies the address. If the request has the
-// token of an invitation, the user joins the workspace of the invitation instead.
+// token of an invitation, the user joins the workspace of the invitation instead. With the
+// set-up code, the first workspace of the installation can also be created if the registration
+// is closed.
 func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) (*affiliatev1.SessionResponse, error) {
 	if err := s.admitMerchant(ctx, req); err != nil {
 		return nil, err
@@ -46,6 +48,11 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	actor.User = &user.ID
 
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if s.setsUp(req) {
+			if err := s.admitSetup(ctx, tx, req); err != nil {
+				return err
+			}
+		}
 		if err := insertOwner(ctx, tx, registered, workspace, actor, at); err != nil {
 			return err
 		}
@@ -101,6 +108,8 @@ func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, wo
 func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
 	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	switch {
+	case s.setsUp(req):
+		return nil // RegisterMerchant checks the code in its transaction.
 	case s.MerchantRegistration == account.ClosedRegistration:
 		return refusal
 	case req.InviteToken == nil && s.MerchantRegistration == account.InviteRegistration:
@@ -113,6 +122,30 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 		return refusal
 	}
 	return err
+}
+
+// setsUp reports whether a registration is to create the first workspace of the installation.
+func (s *Service) setsUp(req *affiliatev1.RegisterMerchantRequest) bool {
+	return req.SetupCode != nil && req.InviteToken == nil && s.MerchantRegistration != account.OpenRegistration
+}
+
+// admitSetup checks that the installation has no workspace and that the set-up code is right.
+// It waits for other transactions that create a workspace, so only one of two registrations at
+// the same time is admitted. Errors: REGISTRATION_CLOSED, VALIDATION_ERROR.
+func (s *Service) admitSetup(ctx context.Context, tx *postgres.Tx, req *affiliatev1.RegisterMerchantRequest) error {
+	if err := accounts.LockSlugs(ctx, tx); err != nil {
+		return err
+	}
+	exists, err := accounts.AnyWorkspace(ctx, tx)
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return affiliate.Refuse(affiliate.ReasonRegistrationClosed)
+	case !account.IsSetupCode(s.HashKeys, req.GetSetupCode()):
+		return affiliate.Invalid("setup_code", "must be the code that the core has logged")
+	}
+	return nil
 }
 
 // admitPartner checks whether the setting PartnerRegistration permits a registration. The

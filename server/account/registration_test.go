@@ -1,6 +1,9 @@
 package account_test
 
 import (
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +76,45 @@ func TestRegisterMerchant_Setting(t *testing.T) {
 			t.Errorf("AcceptInvite returned the error %v", err)
 		}
 	})
+}
+
+func TestRegisterMerchant_SetupCode(t *testing.T) {
+	f := newFixture(t)
+	closed := f.withRegistration(account.ClosedRegistration, account.OpenRegistration)
+	register := func(email, code string) error {
+		_, err := closed.RegisterMerchant(t.Context(), &affiliatev1.RegisterMerchantRequest{
+			Email: email, Password: password, Name: "Mia", WorkspaceName: "Shop", SetupCode: &code,
+		})
+		return err
+	}
+	code := account.SetupCode(hashKeys)
+	for _, wrong := range []string{"", "AAAA-BBBB-CCCC-DDDD", code[:len(code)-1], code + "A"} {
+		pgtest.RequireRefusal(t, register("mia@shop.example", wrong), affiliate.ReasonValidation, "setup_code")
+	}
+	if users := f.Count(`select count(*) from users`); users != 0 {
+		t.Fatalf("%d users after wrong codes, want none", users)
+	}
+	// Several people enter the code at the same time, in any case and with spaces.
+	entered := strings.ToLower(strings.ReplaceAll(code, "-", " "))
+	errs := make([]error, 5)
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() { errs[i] = register(fmt.Sprintf("mia%d@shop.example", i), entered) })
+	}
+	group.Wait()
+	admitted := 0
+	for _, err := range errs {
+		if err == nil {
+			admitted++
+			continue
+		}
+		pgtest.RequireRefusal(t, err, affiliate.ReasonRegistrationClosed)
+	}
+	if workspaces := f.Count(`select count(*) from workspaces`); admitted != 1 || workspaces != 1 {
+		t.Errorf("%d registrations were admitted and %d workspaces created, want 1", admitted, workspaces)
+	}
+	f.Exec(`update workspaces set erased_at = now()`)
+	pgtest.RequireRefusal(t, register("later@shop.example", code), affiliate.ReasonRegistrationClosed)
 }
 
 func TestRegisterPartner_Setting(t *testing.T) {

@@ -4,14 +4,18 @@ package instance
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Config has the facts about the installation.
 type Config struct {
+	DB *postgres.DB
 	// Version is the version of the running binary.
 	Version string
 	// MerchantRegistration and PartnerRegistration say who can create an account.
@@ -26,13 +30,19 @@ type Config struct {
 type Service struct {
 	affiliatev1.UnimplementedInstanceServiceServer
 	config Config
+	// wasSetUp is true after a workspace was found, so that the database is not asked again.
+	wasSetUp atomic.Bool
 }
 
 // New returns the service.
 func New(c Config) *Service { return &Service{config: c} }
 
 // GetInstance returns the facts about the installation.
-func (s *Service) GetInstance(context.Context, *affiliatev1.GetInstanceRequest) (*affiliatev1.Instance, error) {
+func (s *Service) GetInstance(ctx context.Context, _ *affiliatev1.GetInstanceRequest) (*affiliatev1.Instance, error) {
+	setupRequired, err := s.SetupRequired(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &affiliatev1.Instance{
 		Version:              s.config.Version,
 		MerchantRegistration: server.EnumValue[affiliatev1.RegistrationMode](s.config.MerchantRegistration),
@@ -41,5 +51,16 @@ func (s *Service) GetInstance(context.Context, *affiliatev1.GetInstanceRequest) 
 		ConsoleUrl:           server.OptionalString(s.config.ConsoleURL),
 		PortalUrl:            server.OptionalString(s.config.PortalURL),
 		LinkUrl:              server.OptionalString(s.config.LinkURL),
+		SetupRequired:        setupRequired,
 	}, nil
+}
+
+// SetupRequired reports whether the first workspace has to be created with the set-up code.
+func (s *Service) SetupRequired(ctx context.Context) (bool, error) {
+	if s.config.MerchantRegistration == account.OpenRegistration || s.wasSetUp.Load() {
+		return false, nil
+	}
+	exists, err := accounts.AnyWorkspace(ctx, s.config.DB)
+	s.wasSetUp.Store(exists)
+	return !exists && err == nil, err
 }

@@ -1,19 +1,45 @@
 package e2e_test
 
 import (
+	"errors"
+	"maps"
 	"net/http"
+	"strings"
 	"testing"
 )
 
 // TestRegistration_OfMerchantsIsClosedByDefault tests a deployment that does not set the registration of
-// merchants.
+// merchants. Only the set-up code of the log creates the first workspace.
 func TestRegistration_OfMerchantsIsClosedByDefault(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REGISTRATION_MERCHANT": ""}})
-	sys.client().post(t, "/api/v1/auth/merchant/register", object{
-		"email": uniqueName("mia") + "@shop.example", "password": password, "name": "Mia", "workspaceName": "Shop",
-	}).wantOutcome(outcome{http.StatusForbidden, "REGISTRATION_CLOSED"})
+	register := func(body object) response {
+		maps.Copy(body, object{"email": uniqueName("mia") + "@shop.example", "password": password, "name": "Mia", "workspaceName": "Shop"})
+		return sys.client().post(t, "/api/v1/auth/merchant/register", body)
+	}
+	closed := outcome{http.StatusForbidden, "REGISTRATION_CLOSED"}
+	register(object{}).wantOutcome(closed)
+	sys.client().get(t, "/api/v1/instance").wantStatus(http.StatusOK).wantFields(object{"setupRequired": true})
+	register(object{"setupCode": "AAAA-BBBB-CCCC-DDDD"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "setupCode")
+	code := sys.setupCode(t)
+	register(object{"setupCode": code}).wantStatus(http.StatusCreated).wantFields(object{"workspace.name": "Shop"})
+	sys.client().get(t, "/api/v1/instance").wantStatus(http.StatusOK).wantFields(object{"setupRequired": false})
+	register(object{"setupCode": code}).wantOutcome(closed)
 	sys.newPartner(t)
+}
+
+// setupCode returns the set-up code in the log of the core.
+func (s *system) setupCode(t *testing.T) string {
+	t.Helper()
+	var code string
+	eventually(t, waitTimeout, "the core logs the set-up code", func() error {
+		_, rest, found := strings.Cut(s.logs.String(), `"setup_code":"`)
+		if code, _, _ = strings.Cut(rest, `"`); !found {
+			return errors.New("there is no code")
+		}
+		return nil
+	})
+	return code
 }
 
 // TestRegistration_ByInvitation tests a deployment in which people need an invitation to

@@ -9928,6 +9928,11 @@ export interface components {
              *     are no short links.
              */
             linkUrl: string | null;
+            /**
+             * @description Whether the installation waits for its first workspace, which is created with the set-up
+             *     code (RegisterMerchant). Always false if everybody can create a merchant account.
+             */
+            setupRequired: boolean;
         };
         /** @description Invite is an open invitation to become a member. */
         Invite: {
@@ -13048,6 +13053,12 @@ export interface components {
              *     permits registration by invitation only, the token is required.
              */
             inviteToken?: string | null;
+            /**
+             * @description The set-up code that the core logs when it starts. The first workspace of an installation
+             *     can be created with it if the registration is not open. Case, spaces and hyphens are
+             *     ignored.
+             */
+            setupCode?: string | null;
         };
         RegisterPartnerRequest: {
             /**
@@ -22930,7 +22941,8 @@ export interface operations {
                      *       "mail": false,
                      *       "consoleUrl": "https://api.example/console",
                      *       "portalUrl": "https://api.example/portal",
-                     *       "linkUrl": "https://go.example"
+                     *       "linkUrl": "https://go.example",
+                     *       "setupRequired": false
                      *     }
                      */
                     "application/json": components["schemas"]["Instance"];

@@ -89,7 +89,11 @@ type RegisterMerchantRequest struct {
 	// The token of an invitation to a workspace, for this e-mail address. With it, the account
 	// joins this workspace, as with AcceptInvite, and no workspace is created. If the service
 	// permits registration by invitation only, the token is required.
-	InviteToken   *string `protobuf:"bytes,5,opt,name=invite_token,json=inviteToken,proto3,oneof" json:"invite_token,omitempty"`
+	InviteToken *string `protobuf:"bytes,5,opt,name=invite_token,json=inviteToken,proto3,oneof" json:"invite_token,omitempty"`
+	// The set-up code that the core logs when it starts. The first workspace of an installation
+	// can be created with it if the registration is not open. Case, spaces and hyphens are
+	// ignored.
+	SetupCode     *string `protobuf:"bytes,6,opt,name=setup_code,json=setupCode,proto3,oneof" json:"setup_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +159,13 @@ func (x *RegisterMerchantRequest) GetWorkspaceName() string {
 func (x *RegisterMerchantRequest) GetInviteToken() string {
 	if x != nil && x.InviteToken != nil {
 		return *x.InviteToken
+	}
+	return ""
+}
+
+func (x *RegisterMerchantRequest) GetSetupCode() string {
+	if x != nil && x.SetupCode != nil {
+		return *x.SetupCode
 	}
 	return ""
 }
@@ -2293,7 +2304,7 @@ var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
+	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xbe\x02\n" +
 	"\x17RegisterMerchantRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
@@ -2301,8 +2312,11 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x18\x80\x01R\bpassword\x12!\n" +
 	"\x04name\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x124\n" +
 	"\x0eworkspace_name\x18\x04 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\rworkspaceName\x12/\n" +
-	"\finvite_token\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x00R\vinviteToken\x88\x01\x01B\x0f\n" +
-	"\r_invite_token\"\x89\x02\n" +
+	"\finvite_token\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x00R\vinviteToken\x88\x01\x01\x12+\n" +
+	"\n" +
+	"setup_code\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18dH\x01R\tsetupCode\x88\x01\x01B\x0f\n" +
+	"\r_invite_tokenB\r\n" +
+	"\v_setup_code\"\x89\x02\n" +
 	"\x16RegisterPartnerRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +

@@ -128,6 +128,21 @@ func (m *RegisterMerchantRequest) validate(all bool) error {
 
 	}
 
+	if m.SetupCode != nil {
+
+		if utf8.RuneCountInString(m.GetSetupCode()) > 100 {
+			err := RegisterMerchantRequestValidationError{
+				field:  "SetupCode",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return RegisterMerchantRequestMultiError(errors)
 	}

@@ -134,7 +134,10 @@ type Instance struct {
 	PortalUrl *string `protobuf:"bytes,6,opt,name=portal_url,json=portalUrl,proto3,oneof" json:"portal_url,omitempty"`
 	// The scheme and the host of short links. The host leads to the collectors. Null if there
 	// are no short links.
-	LinkUrl       *string `protobuf:"bytes,7,opt,name=link_url,json=linkUrl,proto3,oneof" json:"link_url,omitempty"`
+	LinkUrl *string `protobuf:"bytes,7,opt,name=link_url,json=linkUrl,proto3,oneof" json:"link_url,omitempty"`
+	// Whether the installation waits for its first workspace, which is created with the set-up
+	// code (RegisterMerchant). Always false if everybody can create a merchant account.
+	SetupRequired bool `protobuf:"varint,8,opt,name=setup_required,json=setupRequired,proto3" json:"setup_required,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,12 +221,19 @@ func (x *Instance) GetLinkUrl() string {
 	return ""
 }
 
+func (x *Instance) GetSetupRequired() bool {
+	if x != nil {
+		return x.SetupRequired
+	}
+	return false
+}
+
 var File_affiliate_v1_instance_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_instance_proto_rawDesc = "" +
 	"\n" +
 	"\x1baffiliate/v1/instance.proto\x12\faffiliate.v1\x1a\x1cgoogle/api/annotations.proto\"\x14\n" +
-	"\x12GetInstanceRequest\"\xf6\x02\n" +
+	"\x12GetInstanceRequest\"\x9d\x03\n" +
 	"\bInstance\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12S\n" +
 	"\x15merchant_registration\x18\x02 \x01(\x0e2\x1e.affiliate.v1.RegistrationModeR\x14merchantRegistration\x12Q\n" +
@@ -233,7 +243,8 @@ const file_affiliate_v1_instance_proto_rawDesc = "" +
 	"consoleUrl\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"portal_url\x18\x06 \x01(\tH\x01R\tportalUrl\x88\x01\x01\x12\x1e\n" +
-	"\blink_url\x18\a \x01(\tH\x02R\alinkUrl\x88\x01\x01B\x0e\n" +
+	"\blink_url\x18\a \x01(\tH\x02R\alinkUrl\x88\x01\x01\x12%\n" +
+	"\x0esetup_required\x18\b \x01(\bR\rsetupRequiredB\x0e\n" +
 	"\f_console_urlB\r\n" +
 	"\v_portal_urlB\v\n" +
 	"\t_link_url*\x8d\x01\n" +

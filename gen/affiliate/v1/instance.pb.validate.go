@@ -167,6 +167,8 @@ func (m *Instance) validate(all bool) error {
 
 	// no validation rules for Mail
 
+	// no validation rules for SetupRequired
+
 	if m.ConsoleUrl != nil {
 		// no validation rules for ConsoleUrl
 	}

@@ -39,6 +39,12 @@ func UpdateBranding(ctx context.Context, tx *postgres.Tx, b account.Branding) er
 	return err
 }
 
+// AnyWorkspace reports whether the installation has ever had a workspace. The row of an erased
+// workspace remains.
+func AnyWorkspace(ctx context.Context, db postgres.Queryer) (bool, error) {
+	return postgres.Value[bool](ctx, db, `select exists (select from workspaces)`)
+}
+
 // LockSlugs makes sure that only one transaction at a time chooses the slug of a workspace. A
 // slug that is free when the transaction looks for it therefore stays free until it commits.
 func LockSlugs(ctx context.Context, tx *postgres.Tx) error {

@@ -1,10 +1,20 @@
-import { keepPreviousData } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 
 import type { components } from "../../../clients/typescript/src/schema.js";
 import type { Tone } from "../kit/feedback";
 import { pageSize } from "../kit/page";
+import { get } from "./request";
 
 export type Schemas = components["schemas"];
+
+/** The facts about the installation. They only change when its first workspace is created. */
+export function useInstance(): Schemas["Instance"] | undefined {
+  return useQuery({
+    queryKey: ["instance"],
+    queryFn: () => get<Schemas["Instance"]>("/api/v1/instance"),
+    staleTime: (query) => (query.state.data?.setupRequired ? 0 : Infinity),
+  }).data;
+}
 
 /** The options of a query whose page before stays until the next one is loaded. */
 export const paged = { placeholderData: keepPreviousData };

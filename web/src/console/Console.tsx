@@ -26,6 +26,7 @@ const open: Record<string, ComponentType> = {
 const loggedOut: Record<string, ComponentType> = {
   "/login": Login,
   "/register": Register,
+  "/setup": lazy(() => import("./SetUpInstallation")),
 };
 
 /** The pages of a member who is logged in. Each area is loaded when it is opened. */

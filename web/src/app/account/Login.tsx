@@ -1,14 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
-import { useCallback, useState } from "react";
+import { type ReactNode, useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
+import { Redirect } from "wouter";
 
 import { Button, Checkbox, TextField } from "../../kit/controls";
 import { Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { useParameter } from "../address";
 import { TributaryError, useApp } from "../app";
-import type { Schemas } from "../data";
-import { get } from "../request";
+import { useInstance } from "../data";
 import { useTexts } from "../texts";
 import { CodeField } from "./CodeField";
 import { Frame } from "./Frame";
@@ -79,15 +78,11 @@ export function LoginForm() {
   );
 }
 
-/** Whether anybody can create an account. */
-function useRegistration(): boolean {
-  const { session } = useApp();
-  const { data } = useQuery({ queryKey: ["instance"], queryFn: () => get<Schemas["Instance"]>("/api/v1/instance"), staleTime: Infinity });
-  return data !== undefined && (session.kind === "partner" ? data.partnerRegistration : data.merchantRegistration) === "open";
-}
-
-/** The form that creates an account. extra is sent with it, for example the token of an invitation. */
-export function RegisterForm({ extra = {} }: { extra?: Record<string, string> }) {
+/**
+ * The form that creates an account. extra is sent with it, for example the token of an
+ * invitation. children are further fields.
+ */
+export function RegisterForm({ extra = {}, children }: { extra?: Record<string, string>; children?: ReactNode }) {
   const { session } = useApp();
   const { t } = useTexts();
   const register = useSubmit(
@@ -99,6 +94,7 @@ export function RegisterForm({ extra = {} }: { extra?: Record<string, string> })
       <TextField name="name" label={t.form.name} autoComplete="name" isRequired />
       <TextField name="email" type="email" label={t.form.email} autoComplete="username" isRequired />
       <TextField name="password" type="password" label={t.form.password} hint={t.form.passwordHint} autoComplete="new-password" isRequired />
+      {children}
     </Form>
   );
 }
@@ -107,15 +103,16 @@ export function Login() {
   const { session } = useApp();
   const { t } = useTexts();
   const state = session.snapshot();
-  const canRegister = useRegistration();
+  const instance = useInstance();
   const [erased] = useParameter("erased");
+  if (session.kind === "merchant" && instance?.setupRequired) return <Redirect to="/setup" />;
   return (
     <Frame title={t.app.login}>
       {erased && <Notice tone="good">{t.settings.erased}</Notice>}
       {state.status === "out" && state.ended && <Notice tone="warn">{t.account.ended}</Notice>}
       <LoginForm />
       <Link href="/forgot-password">{t.account.forgot}</Link>
-      {canRegister && (
+      {(session.kind === "partner" ? instance?.partnerRegistration : instance?.merchantRegistration) === "open" && (
         <p className={css.switch}>
           {t.account.noAccount} <Link href="/register">{t.account.register}</Link>
         </p>
