@@ -149,11 +149,18 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 	}, emailVerified: verified}, nil
 }
 
-// identifyTicket identifies the caller by a ticket for a stream. The ticket determines
-// the mode, so the X-Mode header is not used.
-func (a *authenticator) identifyTicket(ctx context.Context, id identity, text string) (identity, error) {
+// identifyTicket identifies the caller by a ticket for a stream, or by one for a download, which
+// it deletes. The ticket determines the mode, so the X-Mode header is not used.
+func (a *authenticator) identifyTicket(ctx context.Context, id identity, text string, download bool) (identity, error) {
 	id.fault, id.invalidMode = faultInvalid, false
-	ticket, found, err := notifications.StreamTicket(ctx, a.db, notification.DigestStreamTicket(text))
+	if notification.IsDownloadTicket(text) != download {
+		return id, nil
+	}
+	find := notifications.StreamTicket
+	if download {
+		find = notifications.TakeTicket
+	}
+	ticket, found, err := find(ctx, a.db, notification.DigestStreamTicket(text))
 	if err != nil {
 		return id, fmt.Errorf("look up ticket: %w", err)
 	}

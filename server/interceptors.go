@@ -213,7 +213,7 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 			return nil, err
 		}
 		if ticket := ticketOf(req); ticket != "" && id.fault == faultMissing {
-			if id, err = p.authenticator.identifyTicket(ctx, id, ticket); err != nil {
+			if id, err = p.authenticator.identifyTicket(ctx, id, ticket, !policy.Lasting); err != nil {
 				return nil, err
 			}
 		}
@@ -225,7 +225,7 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 	return next(WithPrincipal(ctx, id.principal), req)
 }
 
-// ticketOf returns the ticket in a request that opens a stream, or "".
+// ticketOf returns the ticket in a request that opens a stream or starts a download, or "".
 func ticketOf(req any) string {
 	if admit, ok := req.(*affiliatev1.AdmitRequest); ok && admit.GetRequest() != nil {
 		// If the message is not valid, there is no ticket in it, and the call is refused.

@@ -68,6 +68,7 @@ var policies = completed(map[string]Policy{
 	affiliatev1.AccountService_ListPartnerSessions_FullMethodName:       {Accept: PartnerToken, Zone: ZoneAuth},
 	affiliatev1.AccountService_EndMerchantSession_FullMethodName:        {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
 	affiliatev1.AccountService_EndPartnerSession_FullMethodName:         {Accept: PartnerToken, Zone: ZoneAuth},
+	affiliatev1.AccountService_CreateDownloadTicket_FullMethodName:      {Accept: MerchantToken, Action: readDashboards, WithoutFactor: true},
 	affiliatev1.AccountService_EndOtherMerchantSessions_FullMethodName:  {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},
 	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:   {Accept: PartnerToken, Zone: ZoneAuth},
 	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName:    {Accept: MerchantToken, Action: readDashboards, Zone: ZoneAuth},

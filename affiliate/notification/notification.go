@@ -329,6 +329,8 @@ const (
 	ReplayLife = 24 * time.Hour
 )
 
+const downloadPrefix = "dlt_"
+
 // StreamTicket is a stored ticket, which opens a stream instead of an access token.
 type StreamTicket struct {
 	Digest    []byte
@@ -356,6 +358,16 @@ func DigestStreamTicket(ticket string) []byte {
 	digest := sha256.Sum256([]byte(ticket))
 	return digest[:]
 }
+
+// NewDownloadTicket returns the text of a ticket for one download. The ticket is stored like that
+// of a stream.
+func NewDownloadTicket() (ticket string, digest []byte) {
+	ticket = affiliate.RandomToken(downloadPrefix)
+	return ticket, DigestStreamTicket(ticket)
+}
+
+// IsDownloadTicket reports whether a ticket is one for a download, and not for a stream.
+func IsDownloadTicket(ticket string) bool { return strings.HasPrefix(ticket, downloadPrefix) }
 
 // FeedState has the newest sequence number of a feed, its limit of replays, and its version.
 type FeedState struct {

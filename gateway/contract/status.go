@@ -70,6 +70,7 @@ var exceptions = map[string]Facts{
 
 	affiliatev1.AccountService_EndMerchantSession_FullMethodName:       {Status: http.StatusNoContent},
 	affiliatev1.AccountService_EndPartnerSession_FullMethodName:        {Status: http.StatusNoContent},
+	affiliatev1.AccountService_CreateDownloadTicket_FullMethodName:     {Status: http.StatusCreated},
 	affiliatev1.AccountService_EndOtherMerchantSessions_FullMethodName: {Status: http.StatusNoContent},
 	affiliatev1.AccountService_EndOtherPartnerSessions_FullMethodName:  {Status: http.StatusNoContent},
 	affiliatev1.AccountService_ChangeMerchantPassword_FullMethodName:   {Status: http.StatusNoContent},

@@ -20,6 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // RefreshMerchantSession exchanges the refresh token of a merchant's session.
@@ -191,6 +192,19 @@ func (s *Service) EndOtherMerchantSessions(ctx context.Context, _ *affiliatev1.E
 // EndOtherPartnerSessions ends all sessions of the caller except the session of the call.
 func (s *Service) EndOtherPartnerSessions(ctx context.Context, req *affiliatev1.EndOtherSessionsRequest) (*affiliatev1.EndOtherSessionsResponse, error) {
 	return s.EndOtherMerchantSessions(ctx, req)
+}
+
+// CreateDownloadTicket creates a ticket for one download by a browser.
+func (s *Service) CreateDownloadTicket(ctx context.Context, _ *affiliatev1.CreateDownloadTicketRequest) (*affiliatev1.DownloadTicket, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	text, digest := notification.NewDownloadTicket()
+	ticket := notification.StreamTicket{
+		Digest: digest, Session: caller.Session, Kind: affiliate.Merchant, Mode: caller.Mode, CreatedAt: at, ExpiresAt: at.Add(notification.StreamTicketLife),
+	}
+	if err := notifications.InsertTicket(ctx, s.DB, ticket); err != nil {
+		return nil, err
+	}
+	return &affiliatev1.DownloadTicket{Ticket: text, ExpiresAt: server.Timestamp(ticket.ExpiresAt)}, nil
 }
 
 // newSession returns a session of a user that begins with this call.

@@ -272,6 +272,37 @@ func TestNotificationStream_OpensWithTicket(t *testing.T) {
 	browser.get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
+// testDownloadTicketWorksOnce saves CSV files as a browser does, which cannot send headers with a link.
+func testDownloadTicketWorksOnce(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", nil)
+	f.reportSale(t, f.click(t), nil)
+	other, browser := sys.newMerchant(t), sys.client()
+	ticket := func(a caller, path string) string {
+		return a.post(t, path, nil).wantStatus(http.StatusCreated).text("ticket")
+	}
+	const exports = "/api/v1/commissions/export?ticket="
+	path := exports + ticket(f.merchant, "/api/v1/download-tickets")
+	if lines := strings.Count(browser.get(t, path).wantStatus(http.StatusOK).body, "\r\n"); lines != 2 {
+		t.Errorf("the file has %d lines, want the header and the commission of the ticket's mode", lines)
+	}
+	browser.get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	if lines := strings.Count(browser.get(t, exports+ticket(other, "/api/v1/download-tickets")).wantStatus(http.StatusOK).body, "\r\n"); lines != 1 {
+		t.Errorf("the file of another workspace has %d lines, want only the header", lines)
+	}
+	browser.get(t, exports+ticket(f.merchant, merchantStream+"-ticket")).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	for _, path := range []string{merchantStream, "/api/v1/workspace"} {
+		if got := browser.get(t, path+"?ticket="+ticket(f.merchant, "/api/v1/download-tickets")); got.status != http.StatusUnauthorized {
+			t.Errorf("%s with the ticket of a download returns %d, want 401", path, got.status)
+		}
+	}
+	left := ticket(f.merchant, "/api/v1/download-tickets")
+	f.merchant.post(t, "/api/v1/auth/logout", object{"refreshToken": f.merchant.refresh}).wantStatus(http.StatusNoContent)
+	browser.get(t, exports+left).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	if strings.Contains(sys.logs.String(), left) {
+		t.Error("the log contains a ticket")
+	}
+}
+
 func testNotificationStreamTicketOpensOnlyItsStream(t *testing.T, sys *system) {
 	merchant, partner, browser := sys.newMerchant(t), sys.newPartner(t), sys.client()
 	ticket := func(a caller, path string) string {

@@ -491,6 +491,7 @@ func (c *referenceCalls) notifications() {
 		"title": "New roasts", "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
 	})
 	c.call(c.merchant, "GET", c.program+"/announcements", nil)
+	c.call(c.merchant, "POST", "/api/v1/download-tickets", nil)
 	for _, side := range []struct {
 		client          apiClient
 		feed            string

@@ -156,6 +156,7 @@ var routeRules = map[string]rule{
 	"ListPartnerSessions":        {accepts: partners, allowedOutcome: ok},
 	"EndMerchantSession":         {accepts: members, permission: readDashboards, allowedOutcome: notFound, sharedByModes: true},
 	"EndPartnerSession":          {accepts: partners, allowedOutcome: notFound, sharedByModes: true},
+	"CreateDownloadTicket":       {accepts: members, permission: readDashboards, allowedOutcome: created},
 	"EndOtherMerchantSessions":   {accepts: members, permission: readDashboards, allowedOutcome: noContent},
 	"EndOtherPartnerSessions":    {accepts: partners, allowedOutcome: noContent},
 	"ChangeMerchantPassword":     {accepts: members, permission: readDashboards, allowedOutcome: invalid},

@@ -128,7 +128,7 @@ func testRequiredFactor(t *testing.T, sys *system) {
 // withoutFactor has the RPCs other than GET that a member without a second factor may call
 // in a workspace that requires one. The first two add the factor. The third is needed to read
 // the stream of notifications in a browser. The last two change nothing.
-var withoutFactor = map[string]bool{"EnrollMerchantTotp": true, "ConfirmMerchantTotp": true, "CreateStreamTicket": true, "SimulateAttribution": true, "PreviewProgramRules": true}
+var withoutFactor = map[string]bool{"EnrollMerchantTotp": true, "ConfirmMerchantTotp": true, "CreateStreamTicket": true, "CreateDownloadTicket": true, "SimulateAttribution": true, "PreviewProgramRules": true}
 
 // testRequiredFactorOnRoutes calls all routes whose policy accepts members. The workspace
 // requires a second factor, and its owner has none. The service tokens are not affected.

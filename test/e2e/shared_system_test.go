@@ -77,6 +77,7 @@ func TestSharedSystem(t *testing.T) {
 		"ProviderWebhookDoesNotExistWithoutSecret":   testProviderWebhookDoesNotExistWithoutSecret,
 		"MainUseCaseOverGRPC":                        testMainUseCaseOverGRPC,
 		"FieldErrorsContainPathInBody":               testFieldErrorsContainPathInBody,
+		"DownloadTicketWorksOnce":                    testDownloadTicketWorksOnce,
 		"NotificationStreamTicketOpensOnlyItsStream": testNotificationStreamTicketOpensOnlyItsStream,
 		"ClickMatchesOpenAPI":                        testClickMatchesOpenAPI,
 		"ErasedParticipantRejectsAllWrites":          testErasedParticipantRejectsAllWrites,

@@ -1870,6 +1870,31 @@ export interface paths {
         patch: operations["updateCustomer"];
         trace?: never;
     };
+    "/api/v1/download-tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a download ticket
+         * @description Creates a ticket with which a browser can save the CSV file of one export,
+         *     because a link cannot send headers. The ticket goes into the field `ticket` of the
+         *     export, instead of an access token. It works once, within 60 seconds, also if the
+         *     download fails. It has the mode of this call.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["createDownloadTicket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/exports/{token}": {
         parameters: {
             query?: never;
@@ -9512,6 +9537,15 @@ export interface components {
             refunded_amount_cents: number;
             /** @description The commission after the report. Null if the conversion earned no commission. */
             commission: components["schemas"]["RefundedCommission"] | null;
+        };
+        /** @description DownloadTicket starts a download. */
+        DownloadTicket: {
+            ticket: string;
+            /**
+             * Format: date-time
+             * @description When the ticket can no longer start a download.
+             */
+            expiresAt: string | null;
         };
         EnrollTotpRequest: {
             /** @description The current password. It can be omitted in the first 15 minutes of a session. */
@@ -20045,6 +20079,8 @@ export interface operations {
                 programId?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -22417,6 +22453,43 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    createDownloadTicket: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "ticket": "dlt_dqX3hORbIxglmjSWGXE8kD1XAfPKln5F1thWF_ZGdc8",
+                     *       "expiresAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DownloadTicket"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     downloadExport: {
         parameters: {
             query?: never;
@@ -23323,6 +23396,8 @@ export interface operations {
                  *     balances.
                  */
                 programId?: string;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -27655,6 +27730,8 @@ export interface operations {
                 groupId?: string;
                 /** @description Only participants with this tag. The whole tag is compared, and case matters. */
                 tag?: string;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -28160,6 +28237,8 @@ export interface operations {
                 currency?: string;
                 /** @description The part of the export, counted from 1. Default 1. */
                 part?: number;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -30986,6 +31065,8 @@ export interface operations {
                 search?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -36404,6 +36485,8 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
+                /** @description A ticket of CreateDownloadTicket, instead of an access token. */
+                ticket?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */

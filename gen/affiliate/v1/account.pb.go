@@ -1755,6 +1755,96 @@ func (x *User) GetLocale() string {
 	return ""
 }
 
+type CreateDownloadTicketRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateDownloadTicketRequest) Reset() {
+	*x = CreateDownloadTicketRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateDownloadTicketRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateDownloadTicketRequest) ProtoMessage() {}
+
+func (x *CreateDownloadTicketRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateDownloadTicketRequest.ProtoReflect.Descriptor instead.
+func (*CreateDownloadTicketRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
+}
+
+// DownloadTicket starts a download.
+type DownloadTicket struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Ticket string                 `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// When the ticket can no longer start a download.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadTicket) Reset() {
+	*x = DownloadTicket{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadTicket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadTicket) ProtoMessage() {}
+
+func (x *DownloadTicket) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadTicket.ProtoReflect.Descriptor instead.
+func (*DownloadTicket) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DownloadTicket) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *DownloadTicket) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The page to return, counted from 1. Default 1.
@@ -1767,7 +1857,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1869,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[31]
+	mi := &file_affiliate_v1_account_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1882,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{31}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListSessionsRequest) GetPage() int32 {
@@ -1825,7 +1915,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1927,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[32]
+	mi := &file_affiliate_v1_account_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1940,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{32}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSessionsResponse) GetData() []*AccountSession {
@@ -1906,7 +1996,7 @@ type AccountSession struct {
 
 func (x *AccountSession) Reset() {
 	*x = AccountSession{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2008,7 @@ func (x *AccountSession) String() string {
 func (*AccountSession) ProtoMessage() {}
 
 func (x *AccountSession) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[33]
+	mi := &file_affiliate_v1_account_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2021,7 @@ func (x *AccountSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountSession.ProtoReflect.Descriptor instead.
 func (*AccountSession) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{33}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AccountSession) GetId() string {
@@ -1992,7 +2082,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2094,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[34]
+	mi := &file_affiliate_v1_account_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2107,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{34}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EndSessionRequest) GetSessionId() string {
@@ -2035,7 +2125,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2137,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[35]
+	mi := &file_affiliate_v1_account_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2150,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{35}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{37}
 }
 
 type EndOtherSessionsRequest struct {
@@ -2071,7 +2161,7 @@ type EndOtherSessionsRequest struct {
 
 func (x *EndOtherSessionsRequest) Reset() {
 	*x = EndOtherSessionsRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	mi := &file_affiliate_v1_account_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2173,7 @@ func (x *EndOtherSessionsRequest) String() string {
 func (*EndOtherSessionsRequest) ProtoMessage() {}
 
 func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[36]
+	mi := &file_affiliate_v1_account_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2186,7 @@ func (x *EndOtherSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsRequest.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{36}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{38}
 }
 
 type EndOtherSessionsResponse struct {
@@ -2107,7 +2197,7 @@ type EndOtherSessionsResponse struct {
 
 func (x *EndOtherSessionsResponse) Reset() {
 	*x = EndOtherSessionsResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	mi := &file_affiliate_v1_account_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2209,7 @@ func (x *EndOtherSessionsResponse) String() string {
 func (*EndOtherSessionsResponse) ProtoMessage() {}
 
 func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[37]
+	mi := &file_affiliate_v1_account_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2222,7 @@ func (x *EndOtherSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOtherSessionsResponse.ProtoReflect.Descriptor instead.
 func (*EndOtherSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{37}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{39}
 }
 
 type ChangePasswordRequest struct {
@@ -2151,7 +2241,7 @@ type ChangePasswordRequest struct {
 
 func (x *ChangePasswordRequest) Reset() {
 	*x = ChangePasswordRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[38]
+	mi := &file_affiliate_v1_account_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2253,7 @@ func (x *ChangePasswordRequest) String() string {
 func (*ChangePasswordRequest) ProtoMessage() {}
 
 func (x *ChangePasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[38]
+	mi := &file_affiliate_v1_account_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2266,7 @@ func (x *ChangePasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePasswordRequest.ProtoReflect.Descriptor instead.
 func (*ChangePasswordRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{38}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangePasswordRequest) GetCurrentPassword() string {
@@ -2208,7 +2298,7 @@ type ChangePasswordResponse struct {
 
 func (x *ChangePasswordResponse) Reset() {
 	*x = ChangePasswordResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[39]
+	mi := &file_affiliate_v1_account_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2310,7 @@ func (x *ChangePasswordResponse) String() string {
 func (*ChangePasswordResponse) ProtoMessage() {}
 
 func (x *ChangePasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[39]
+	mi := &file_affiliate_v1_account_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2323,7 @@ func (x *ChangePasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePasswordResponse.ProtoReflect.Descriptor instead.
 func (*ChangePasswordResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{39}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{41}
 }
 
 type UpdateMerchantAccountRequest struct {
@@ -2251,7 +2341,7 @@ type UpdateMerchantAccountRequest struct {
 
 func (x *UpdateMerchantAccountRequest) Reset() {
 	*x = UpdateMerchantAccountRequest{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[40]
+	mi := &file_affiliate_v1_account_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2353,7 @@ func (x *UpdateMerchantAccountRequest) String() string {
 func (*UpdateMerchantAccountRequest) ProtoMessage() {}
 
 func (x *UpdateMerchantAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[40]
+	mi := &file_affiliate_v1_account_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2366,7 @@ func (x *UpdateMerchantAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMerchantAccountRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMerchantAccountRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{40}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateMerchantAccountRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
@@ -2427,7 +2517,12 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x06locale\x18\n" +
 	" \x01(\tR\x06localeB\n" +
 	"\n" +
-	"\b_country\"{\n" +
+	"\b_country\"\x1d\n" +
+	"\x1bCreateDownloadTicketRequest\"c\n" +
+	"\x0eDownloadTicket\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x129\n" +
+	"\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"{\n" +
 	"\x13ListSessionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
@@ -2474,7 +2569,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xde(\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xe2)\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -2507,7 +2602,8 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x11EndBrowserSession\x12&.affiliate.v1.EndBrowserSessionRequest\x1a'.affiliate.v1.EndBrowserSessionResponse\x12\x85\x01\n" +
 	"\x14ListMerchantSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/api/v1/auth/merchant/sessions\x12\x8c\x01\n" +
 	"\x12EndMerchantSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"3\x82\xd3\xe4\x93\x02-*+/api/v1/auth/merchant/sessions/{session_id}\x12\x91\x01\n" +
-	"\x18EndOtherMerchantSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/api/v1/auth/merchant/sessions\x12\x83\x01\n" +
+	"\x18EndOtherMerchantSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/api/v1/auth/merchant/sessions\x12\x81\x01\n" +
+	"\x14CreateDownloadTicket\x12).affiliate.v1.CreateDownloadTicketRequest\x1a\x1c.affiliate.v1.DownloadTicket\" \x82\xd3\xe4\x93\x02\x1a\"\x18/api/v1/download-tickets\x12\x83\x01\n" +
 	"\x13ListPartnerSessions\x12!.affiliate.v1.ListSessionsRequest\x1a\".affiliate.v1.ListSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/auth/partner/sessions\x12\x8a\x01\n" +
 	"\x11EndPartnerSession\x12\x1f.affiliate.v1.EndSessionRequest\x1a .affiliate.v1.EndSessionResponse\"2\x82\xd3\xe4\x93\x02,**/api/v1/auth/partner/sessions/{session_id}\x12\x8f\x01\n" +
 	"\x17EndOtherPartnerSessions\x12%.affiliate.v1.EndOtherSessionsRequest\x1a&.affiliate.v1.EndOtherSessionsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/api/v1/auth/partner/sessions\x12\x95\x01\n" +
@@ -2528,7 +2624,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                     // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),      // 1: affiliate.v1.RegisterMerchantRequest
@@ -2562,116 +2658,121 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*RemoveTotpResponse)(nil),           // 29: affiliate.v1.RemoveTotpResponse
 	(*SessionResponse)(nil),              // 30: affiliate.v1.SessionResponse
 	(*User)(nil),                         // 31: affiliate.v1.User
-	(*ListSessionsRequest)(nil),          // 32: affiliate.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),         // 33: affiliate.v1.ListSessionsResponse
-	(*AccountSession)(nil),               // 34: affiliate.v1.AccountSession
-	(*EndSessionRequest)(nil),            // 35: affiliate.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),           // 36: affiliate.v1.EndSessionResponse
-	(*EndOtherSessionsRequest)(nil),      // 37: affiliate.v1.EndOtherSessionsRequest
-	(*EndOtherSessionsResponse)(nil),     // 38: affiliate.v1.EndOtherSessionsResponse
-	(*ChangePasswordRequest)(nil),        // 39: affiliate.v1.ChangePasswordRequest
-	(*ChangePasswordResponse)(nil),       // 40: affiliate.v1.ChangePasswordResponse
-	(*UpdateMerchantAccountRequest)(nil), // 41: affiliate.v1.UpdateMerchantAccountRequest
-	(*Workspace)(nil),                    // 42: affiliate.v1.Workspace
-	(Role)(0),                            // 43: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),        // 45: google.protobuf.FieldMask
+	(*CreateDownloadTicketRequest)(nil),  // 32: affiliate.v1.CreateDownloadTicketRequest
+	(*DownloadTicket)(nil),               // 33: affiliate.v1.DownloadTicket
+	(*ListSessionsRequest)(nil),          // 34: affiliate.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 35: affiliate.v1.ListSessionsResponse
+	(*AccountSession)(nil),               // 36: affiliate.v1.AccountSession
+	(*EndSessionRequest)(nil),            // 37: affiliate.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),           // 38: affiliate.v1.EndSessionResponse
+	(*EndOtherSessionsRequest)(nil),      // 39: affiliate.v1.EndOtherSessionsRequest
+	(*EndOtherSessionsResponse)(nil),     // 40: affiliate.v1.EndOtherSessionsResponse
+	(*ChangePasswordRequest)(nil),        // 41: affiliate.v1.ChangePasswordRequest
+	(*ChangePasswordResponse)(nil),       // 42: affiliate.v1.ChangePasswordResponse
+	(*UpdateMerchantAccountRequest)(nil), // 43: affiliate.v1.UpdateMerchantAccountRequest
+	(*Workspace)(nil),                    // 44: affiliate.v1.Workspace
+	(Role)(0),                            // 45: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),        // 46: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),        // 47: google.protobuf.FieldMask
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.BindBrowserRequest.kind:type_name -> affiliate.v1.AccountKind
 	0,  // 1: affiliate.v1.RenewBrowserSessionRequest.kind:type_name -> affiliate.v1.AccountKind
 	0,  // 2: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
 	31, // 3: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	42, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	44, // 4: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
 	0,  // 5: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	43, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	44, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	34, // 8: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
-	44, // 9: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
-	44, // 10: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
-	44, // 11: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
-	45, // 12: affiliate.v1.UpdateMerchantAccountRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 13: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 14: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 15: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 16: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 17: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 18: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 19: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 20: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	13, // 21: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
-	15, // 22: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	15, // 23: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
-	17, // 24: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	17, // 25: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
-	19, // 26: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	19, // 27: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
-	21, // 28: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	21, // 29: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	23, // 30: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 31: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 32: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 33: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	23, // 34: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
-	24, // 35: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
-	26, // 36: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
-	28, // 37: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
-	6,  // 38: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	8,  // 39: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
-	10, // 40: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
-	11, // 41: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
-	32, // 42: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
-	35, // 43: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
-	37, // 44: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	32, // 45: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
-	35, // 46: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
-	37, // 47: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
-	39, // 48: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	39, // 49: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
-	41, // 50: affiliate.v1.AccountService.UpdateMerchantAccount:input_type -> affiliate.v1.UpdateMerchantAccountRequest
-	30, // 51: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 52: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 53: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	30, // 54: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	30, // 55: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	30, // 56: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	30, // 57: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	30, // 58: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	14, // 59: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	16, // 60: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	16, // 61: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	18, // 62: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	18, // 63: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	20, // 64: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	20, // 65: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	22, // 66: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	22, // 67: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	30, // 68: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 69: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 70: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 71: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	30, // 72: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
-	25, // 73: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
-	27, // 74: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
-	29, // 75: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
-	7,  // 76: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	9,  // 77: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
-	30, // 78: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
-	12, // 79: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
-	33, // 80: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
-	36, // 81: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
-	38, // 82: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	33, // 83: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
-	36, // 84: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
-	38, // 85: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
-	40, // 86: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	40, // 87: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
-	31, // 88: affiliate.v1.AccountService.UpdateMerchantAccount:output_type -> affiliate.v1.User
-	51, // [51:89] is the sub-list for method output_type
-	13, // [13:51] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	45, // 6: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	46, // 7: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	46, // 8: affiliate.v1.DownloadTicket.expires_at:type_name -> google.protobuf.Timestamp
+	36, // 9: affiliate.v1.ListSessionsResponse.data:type_name -> affiliate.v1.AccountSession
+	46, // 10: affiliate.v1.AccountSession.created_at:type_name -> google.protobuf.Timestamp
+	46, // 11: affiliate.v1.AccountSession.last_used_at:type_name -> google.protobuf.Timestamp
+	46, // 12: affiliate.v1.AccountSession.expires_at:type_name -> google.protobuf.Timestamp
+	47, // 13: affiliate.v1.UpdateMerchantAccountRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 14: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 15: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 16: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 17: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 18: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 19: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 20: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 21: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	13, // 22: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	15, // 23: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	15, // 24: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	17, // 25: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	17, // 26: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	19, // 27: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	19, // 28: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	21, // 29: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	21, // 30: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	23, // 31: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 32: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 33: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 34: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	23, // 35: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	24, // 36: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	26, // 37: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	28, // 38: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 39: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	8,  // 40: affiliate.v1.AccountService.BindBrowser:input_type -> affiliate.v1.BindBrowserRequest
+	10, // 41: affiliate.v1.AccountService.RenewBrowserSession:input_type -> affiliate.v1.RenewBrowserSessionRequest
+	11, // 42: affiliate.v1.AccountService.EndBrowserSession:input_type -> affiliate.v1.EndBrowserSessionRequest
+	34, // 43: affiliate.v1.AccountService.ListMerchantSessions:input_type -> affiliate.v1.ListSessionsRequest
+	37, // 44: affiliate.v1.AccountService.EndMerchantSession:input_type -> affiliate.v1.EndSessionRequest
+	39, // 45: affiliate.v1.AccountService.EndOtherMerchantSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	32, // 46: affiliate.v1.AccountService.CreateDownloadTicket:input_type -> affiliate.v1.CreateDownloadTicketRequest
+	34, // 47: affiliate.v1.AccountService.ListPartnerSessions:input_type -> affiliate.v1.ListSessionsRequest
+	37, // 48: affiliate.v1.AccountService.EndPartnerSession:input_type -> affiliate.v1.EndSessionRequest
+	39, // 49: affiliate.v1.AccountService.EndOtherPartnerSessions:input_type -> affiliate.v1.EndOtherSessionsRequest
+	41, // 50: affiliate.v1.AccountService.ChangeMerchantPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	41, // 51: affiliate.v1.AccountService.ChangePartnerPassword:input_type -> affiliate.v1.ChangePasswordRequest
+	43, // 52: affiliate.v1.AccountService.UpdateMerchantAccount:input_type -> affiliate.v1.UpdateMerchantAccountRequest
+	30, // 53: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 54: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 55: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	30, // 56: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	30, // 57: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	30, // 58: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	30, // 59: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	30, // 60: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	14, // 61: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	16, // 62: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	16, // 63: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	18, // 64: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	18, // 65: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	20, // 66: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	20, // 67: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	22, // 68: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	22, // 69: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	30, // 70: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 71: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 72: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 73: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	30, // 74: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	25, // 75: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	27, // 76: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	29, // 77: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 78: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	9,  // 79: affiliate.v1.AccountService.BindBrowser:output_type -> affiliate.v1.BindBrowserResponse
+	30, // 80: affiliate.v1.AccountService.RenewBrowserSession:output_type -> affiliate.v1.SessionResponse
+	12, // 81: affiliate.v1.AccountService.EndBrowserSession:output_type -> affiliate.v1.EndBrowserSessionResponse
+	35, // 82: affiliate.v1.AccountService.ListMerchantSessions:output_type -> affiliate.v1.ListSessionsResponse
+	38, // 83: affiliate.v1.AccountService.EndMerchantSession:output_type -> affiliate.v1.EndSessionResponse
+	40, // 84: affiliate.v1.AccountService.EndOtherMerchantSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	33, // 85: affiliate.v1.AccountService.CreateDownloadTicket:output_type -> affiliate.v1.DownloadTicket
+	35, // 86: affiliate.v1.AccountService.ListPartnerSessions:output_type -> affiliate.v1.ListSessionsResponse
+	38, // 87: affiliate.v1.AccountService.EndPartnerSession:output_type -> affiliate.v1.EndSessionResponse
+	40, // 88: affiliate.v1.AccountService.EndOtherPartnerSessions:output_type -> affiliate.v1.EndOtherSessionsResponse
+	42, // 89: affiliate.v1.AccountService.ChangeMerchantPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	42, // 90: affiliate.v1.AccountService.ChangePartnerPassword:output_type -> affiliate.v1.ChangePasswordResponse
+	31, // 91: affiliate.v1.AccountService.UpdateMerchantAccount:output_type -> affiliate.v1.User
+	53, // [53:92] is the sub-list for method output_type
+	14, // [14:53] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -2685,15 +2786,15 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[20].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[30].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[31].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[38].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[33].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

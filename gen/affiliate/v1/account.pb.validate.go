@@ -3980,6 +3980,240 @@ var _ interface {
 	ErrorName() string
 } = UserValidationError{}
 
+// Validate checks the field values on CreateDownloadTicketRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreateDownloadTicketRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreateDownloadTicketRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CreateDownloadTicketRequestMultiError, or nil if none found.
+func (m *CreateDownloadTicketRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreateDownloadTicketRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return CreateDownloadTicketRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// CreateDownloadTicketRequestMultiError is an error wrapping multiple
+// validation errors returned by CreateDownloadTicketRequest.ValidateAll() if
+// the designated constraints aren't met.
+type CreateDownloadTicketRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreateDownloadTicketRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreateDownloadTicketRequestMultiError) AllErrors() []error { return m }
+
+// CreateDownloadTicketRequestValidationError is the validation error returned
+// by CreateDownloadTicketRequest.Validate if the designated constraints
+// aren't met.
+type CreateDownloadTicketRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreateDownloadTicketRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreateDownloadTicketRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreateDownloadTicketRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreateDownloadTicketRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreateDownloadTicketRequestValidationError) ErrorName() string {
+	return "CreateDownloadTicketRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreateDownloadTicketRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreateDownloadTicketRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreateDownloadTicketRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreateDownloadTicketRequestValidationError{}
+
+// Validate checks the field values on DownloadTicket with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *DownloadTicket) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DownloadTicket with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in DownloadTicketMultiError,
+// or nil if none found.
+func (m *DownloadTicket) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DownloadTicket) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Ticket
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, DownloadTicketValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, DownloadTicketValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return DownloadTicketValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return DownloadTicketMultiError(errors)
+	}
+
+	return nil
+}
+
+// DownloadTicketMultiError is an error wrapping multiple validation errors
+// returned by DownloadTicket.ValidateAll() if the designated constraints
+// aren't met.
+type DownloadTicketMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DownloadTicketMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DownloadTicketMultiError) AllErrors() []error { return m }
+
+// DownloadTicketValidationError is the validation error returned by
+// DownloadTicket.Validate if the designated constraints aren't met.
+type DownloadTicketValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DownloadTicketValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DownloadTicketValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DownloadTicketValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DownloadTicketValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DownloadTicketValidationError) ErrorName() string { return "DownloadTicketValidationError" }
+
+// Error satisfies the builtin error interface
+func (e DownloadTicketValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDownloadTicket.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DownloadTicketValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DownloadTicketValidationError{}
+
 // Validate checks the field values on ListSessionsRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -51,6 +51,7 @@ const (
 	AccountService_ListMerchantSessions_FullMethodName       = "/affiliate.v1.AccountService/ListMerchantSessions"
 	AccountService_EndMerchantSession_FullMethodName         = "/affiliate.v1.AccountService/EndMerchantSession"
 	AccountService_EndOtherMerchantSessions_FullMethodName   = "/affiliate.v1.AccountService/EndOtherMerchantSessions"
+	AccountService_CreateDownloadTicket_FullMethodName       = "/affiliate.v1.AccountService/CreateDownloadTicket"
 	AccountService_ListPartnerSessions_FullMethodName        = "/affiliate.v1.AccountService/ListPartnerSessions"
 	AccountService_EndPartnerSession_FullMethodName          = "/affiliate.v1.AccountService/EndPartnerSession"
 	AccountService_EndOtherPartnerSessions_FullMethodName    = "/affiliate.v1.AccountService/EndOtherPartnerSessions"
@@ -324,6 +325,11 @@ type AccountServiceClient interface {
 	// of the call. Their access tokens stop working at once. The status is 204 even if there is
 	// no other session.
 	EndOtherMerchantSessions(ctx context.Context, in *EndOtherSessionsRequest, opts ...grpc.CallOption) (*EndOtherSessionsResponse, error)
+	// CreateDownloadTicket creates a ticket with which a browser can save the CSV file of one export,
+	// because a link cannot send headers. The ticket goes into the field `ticket` of the
+	// export, instead of an access token. It works once, within 60 seconds, also if the
+	// download fails. It has the mode of this call.
+	CreateDownloadTicket(ctx context.Context, in *CreateDownloadTicketRequest, opts ...grpc.CallOption) (*DownloadTicket, error)
 	// ListPartnerSessions returns the sessions of the caller's partner account that have not ended.
 	// The session that was used last comes first.
 	ListPartnerSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
@@ -686,6 +692,16 @@ func (c *accountServiceClient) EndOtherMerchantSessions(ctx context.Context, in 
 	return out, nil
 }
 
+func (c *accountServiceClient) CreateDownloadTicket(ctx context.Context, in *CreateDownloadTicketRequest, opts ...grpc.CallOption) (*DownloadTicket, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DownloadTicket)
+	err := c.cc.Invoke(ctx, AccountService_CreateDownloadTicket_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) ListPartnerSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSessionsResponse)
@@ -1011,6 +1027,11 @@ type AccountServiceServer interface {
 	// of the call. Their access tokens stop working at once. The status is 204 even if there is
 	// no other session.
 	EndOtherMerchantSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error)
+	// CreateDownloadTicket creates a ticket with which a browser can save the CSV file of one export,
+	// because a link cannot send headers. The ticket goes into the field `ticket` of the
+	// export, instead of an access token. It works once, within 60 seconds, also if the
+	// download fails. It has the mode of this call.
+	CreateDownloadTicket(context.Context, *CreateDownloadTicketRequest) (*DownloadTicket, error)
 	// ListPartnerSessions returns the sessions of the caller's partner account that have not ended.
 	// The session that was used last comes first.
 	ListPartnerSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
@@ -1148,6 +1169,9 @@ func (UnimplementedAccountServiceServer) EndMerchantSession(context.Context, *En
 }
 func (UnimplementedAccountServiceServer) EndOtherMerchantSessions(context.Context, *EndOtherSessionsRequest) (*EndOtherSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndOtherMerchantSessions not implemented")
+}
+func (UnimplementedAccountServiceServer) CreateDownloadTicket(context.Context, *CreateDownloadTicketRequest) (*DownloadTicket, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateDownloadTicket not implemented")
 }
 func (UnimplementedAccountServiceServer) ListPartnerSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerSessions not implemented")
@@ -1764,6 +1788,24 @@ func _AccountService_EndOtherMerchantSessions_Handler(srv interface{}, ctx conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_CreateDownloadTicket_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateDownloadTicketRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).CreateDownloadTicket(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_CreateDownloadTicket_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).CreateDownloadTicket(ctx, req.(*CreateDownloadTicketRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_ListPartnerSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListSessionsRequest)
 	if err := dec(in); err != nil {
@@ -2006,6 +2048,10 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndOtherMerchantSessions",
 			Handler:    _AccountService_EndOtherMerchantSessions_Handler,
+		},
+		{
+			MethodName: "CreateDownloadTicket",
+			Handler:    _AccountService_CreateDownloadTicket_Handler,
 		},
 		{
 			MethodName: "ListPartnerSessions",

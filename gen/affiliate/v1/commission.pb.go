@@ -1013,6 +1013,8 @@ type ExportCommissionsRequest struct {
 	ProgramId *string `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1117,6 +1119,13 @@ func (x *ExportCommissionsRequest) GetParticipantId() string {
 	return ""
 }
 
+func (x *ExportCommissionsRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
+	}
+	return ""
+}
+
 type ExportProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -1144,6 +1153,8 @@ type ExportProgramCommissionsRequest struct {
 	ProgramId string  `protobuf:"bytes,9,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,6 +1255,13 @@ func (x *ExportProgramCommissionsRequest) GetProgramId() string {
 func (x *ExportProgramCommissionsRequest) GetParticipantId() string {
 	if x != nil && x.ParticipantId != nil {
 		return *x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ExportProgramCommissionsRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
 	}
 	return ""
 }
@@ -3256,7 +3274,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\x11\n" +
-	"\x0f_participant_id\"\x9d\x05\n" +
+	"\x0f_participant_id\"\xce\x05\n" +
 	"\x18ExportCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3270,7 +3288,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\tprogramId\x88\x01\x01\x124\n" +
 	"\x0eparticipant_id\x18\n" +
-	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\rparticipantId\x88\x01\x01B\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\rparticipantId\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\bR\x06ticket\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3281,7 +3300,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
 	"\v_program_idB\x11\n" +
-	"\x0f_participant_id\"\x86\x05\n" +
+	"\x0f_participant_idB\t\n" +
+	"\a_ticket\"\xb7\x05\n" +
 	"\x1fExportProgramCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3295,7 +3315,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\t \x01(\tR\tprogramId\x124\n" +
 	"\x0eparticipant_id\x18\n" +
-	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01B\n" +
+	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\aR\x06ticket\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3305,7 +3326,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\x11\n" +
-	"\x0f_participant_id\"\xe8\x02\n" +
+	"\x0f_participant_idB\t\n" +
+	"\a_ticket\"\xe8\x02\n" +
 	"\x0fCommissionStats\x12\x1f\n" +
 	"\vtotal_count\x18\x01 \x01(\x03R\n" +
 	"totalCount\x12,\n" +

@@ -1572,6 +1572,21 @@ func (m *ExportCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportCommissionsRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportCommissionsRequestMultiError(errors)
 	}
@@ -1783,6 +1798,21 @@ func (m *ExportProgramCommissionsRequest) validate(all bool) error {
 				field:  "ParticipantId",
 				reason: "value must be a valid UUID",
 				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportProgramCommissionsRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
 			}
 			if !all {
 				return err

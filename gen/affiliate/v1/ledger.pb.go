@@ -784,7 +784,9 @@ type ExportLedgerRequest struct {
 	Timezone *string `protobuf:"bytes,3,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	// Only entries of this programme. This filter also applies to the opening and closing
 	// balances.
-	ProgramId     *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,5,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +845,13 @@ func (x *ExportLedgerRequest) GetTimezone() string {
 func (x *ExportLedgerRequest) GetProgramId() string {
 	if x != nil && x.ProgramId != nil {
 		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ExportLedgerRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
 	}
 	return ""
 }
@@ -1366,19 +1375,21 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\x16owed_to_partners_cents\x18\x02 \x01(\x03R\x13owedToPartnersCents\x123\n" +
 	"\x16owed_by_partners_cents\x18\x03 \x01(\x03R\x13owedByPartnersCents\x12#\n" +
 	"\rbalance_cents\x18\x04 \x01(\x03R\fbalanceCents\x12+\n" +
-	"\x11participant_count\x18\x05 \x01(\x03R\x10participantCount\"\xf5\x01\n" +
+	"\x11participant_count\x18\x05 \x01(\x03R\x10participantCount\"\xa6\x02\n" +
 	"\x13ExportLedgerRequest\x12)\n" +
 	"\tdate_from\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
 	"\adate_to\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
 	"\btimezone\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\btimezone\x88\x01\x01\x12,\n" +
 	"\n" +
-	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\tprogramId\x88\x01\x01B\f\n" +
+	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\tprogramId\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x04R\x06ticket\x88\x01\x01B\f\n" +
 	"\n" +
 	"_date_fromB\n" +
 	"\n" +
 	"\b_date_toB\v\n" +
 	"\t_timezoneB\r\n" +
-	"\v_program_id\"P\n" +
+	"\v_program_idB\t\n" +
+	"\a_ticket\"P\n" +
 	"\rLedgerBalance\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12#\n" +
 	"\rbalance_cents\x18\x02 \x01(\x03R\fbalanceCents\"\xb1\x02\n" +

@@ -1417,6 +1417,21 @@ func (m *ExportLedgerRequest) validate(all bool) error {
 
 	}
 
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportLedgerRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportLedgerRequestMultiError(errors)
 	}

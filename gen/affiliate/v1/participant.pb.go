@@ -1275,7 +1275,9 @@ type ExportPartnersRequest struct {
 	// Only participants of this group.
 	GroupId *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
 	// Only participants with this tag. The whole tag is compared, and case matters.
-	Tag           *string `protobuf:"bytes,9,opt,name=tag,proto3,oneof" json:"tag,omitempty"`
+	Tag *string `protobuf:"bytes,9,opt,name=tag,proto3,oneof" json:"tag,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,10,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1355,6 +1357,13 @@ func (x *ExportPartnersRequest) GetGroupId() string {
 func (x *ExportPartnersRequest) GetTag() string {
 	if x != nil && x.Tag != nil {
 		return *x.Tag
+	}
+	return ""
+}
+
+func (x *ExportPartnersRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
 	}
 	return ""
 }
@@ -3111,7 +3120,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\b_sort_byB\r\n" +
 	"\v_program_idB\v\n" +
 	"\t_group_idB\x06\n" +
-	"\x04_tag\"\xdb\x03\n" +
+	"\x04_tag\"\x8c\x04\n" +
 	"\x15ExportPartnersRequest\x127\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12)\n" +
 	"\x06search\x18\x04 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x00R\x06search\x88\x01\x01\x12o\n" +
@@ -3121,13 +3130,16 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
 	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x12(\n" +
 	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\agroupId\x88\x01\x01\x12\"\n" +
-	"\x03tag\x18\t \x01(\tB\v\xfaB\x04r\x02\x182\xa8\xbb\x18\x01H\x04R\x03tag\x88\x01\x01B\t\n" +
+	"\x03tag\x18\t \x01(\tB\v\xfaB\x04r\x02\x182\xa8\xbb\x18\x01H\x04R\x03tag\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\n" +
+	" \x01(\tB\a\xfaB\x04r\x02\x18dH\x05R\x06ticket\x88\x01\x01B\t\n" +
 	"\a_searchB\n" +
 	"\n" +
 	"\b_sort_byB\r\n" +
 	"\v_program_idB\v\n" +
 	"\t_group_idB\x06\n" +
-	"\x04_tag\"]\n" +
+	"\x04_tagB\t\n" +
+	"\a_ticket\"]\n" +
 	"\x15GetParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +

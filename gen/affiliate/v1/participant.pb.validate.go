@@ -2188,6 +2188,21 @@ func (m *ExportPartnersRequest) validate(all bool) error {
 
 	}
 
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportPartnersRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportPartnersRequestMultiError(errors)
 	}

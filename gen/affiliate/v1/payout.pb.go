@@ -1287,7 +1287,9 @@ type ExportPayoutBatchRequest struct {
 	// require it if the batch has payouts with that method in several currencies.
 	Currency *string `protobuf:"bytes,3,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	// The part of the export, counted from 1. Default 1.
-	Part          *int32 `protobuf:"varint,4,opt,name=part,proto3,oneof" json:"part,omitempty"`
+	Part *int32 `protobuf:"varint,4,opt,name=part,proto3,oneof" json:"part,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,5,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1348,6 +1350,13 @@ func (x *ExportPayoutBatchRequest) GetPart() int32 {
 		return *x.Part
 	}
 	return 0
+}
+
+func (x *ExportPayoutBatchRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
+	}
+	return ""
 }
 
 type ListPayoutsRequest struct {
@@ -3670,14 +3679,16 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x19ProcessPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"5\n" +
 	"\x18CancelPayoutBatchRequest\x12\x19\n" +
-	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"\xd2\x01\n" +
+	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"\x83\x02\n" +
 	"\x18ExportPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\x128\n" +
 	"\x06format\x18\x02 \x01(\x0e2 .affiliate.v1.PayoutExportFormatR\x06format\x12)\n" +
 	"\bcurrency\x18\x03 \x01(\tB\b\xfaB\x05r\x03\x98\x01\x03H\x00R\bcurrency\x88\x01\x01\x12 \n" +
-	"\x04part\x18\x04 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x01R\x04part\x88\x01\x01B\v\n" +
+	"\x04part\x18\x04 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x01R\x04part\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x02R\x06ticket\x88\x01\x01B\v\n" +
 	"\t_currencyB\a\n" +
-	"\x05_part\"\x8e\x04\n" +
+	"\x05_partB\t\n" +
+	"\a_ticket\"\x8e\x04\n" +
 	"\x12ListPayoutsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x122\n" +

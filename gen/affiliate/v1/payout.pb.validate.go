@@ -2003,6 +2003,21 @@ func (m *ExportPayoutBatchRequest) validate(all bool) error {
 
 	}
 
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportPayoutBatchRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportPayoutBatchRequestMultiError(errors)
 	}

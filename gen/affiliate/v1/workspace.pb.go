@@ -1738,7 +1738,9 @@ type ExportAuditLogRequest struct {
 	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
-	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	Timezone *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// A ticket of CreateDownloadTicket, instead of an access token.
+	Ticket        *string `protobuf:"bytes,8,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1818,6 +1820,13 @@ func (x *ExportAuditLogRequest) GetDateTo() string {
 func (x *ExportAuditLogRequest) GetTimezone() string {
 	if x != nil && x.Timezone != nil {
 		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ExportAuditLogRequest) GetTicket() string {
+	if x != nil && x.Ticket != nil {
+		return *x.Ticket
 	}
 	return ""
 }
@@ -2487,7 +2496,7 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x18.affiliate.v1.AuditEntryR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xc3\x03\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xf4\x03\n" +
 	"\x15ExportAuditLogRequest\x12\"\n" +
 	"\x05actor\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18@H\x00R\x05actor\x88\x01\x01\x12;\n" +
 	"\x06action\x18\x02 \x01(\tB\x1e\xfaB\x1br\x192\x17^[a-z_]+\\.([a-z_]+|\\*)$H\x01R\x06action\x88\x01\x01\x12?\n" +
@@ -2496,7 +2505,8 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"resourceId\x88\x01\x01\x12)\n" +
 	"\tdate_from\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18(H\x04R\bdateFrom\x88\x01\x01\x12%\n" +
 	"\adate_to\x18\x06 \x01(\tB\a\xfaB\x04r\x02\x18(H\x05R\x06dateTo\x88\x01\x01\x12(\n" +
-	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x06R\btimezone\x88\x01\x01B\b\n" +
+	"\btimezone\x18\a \x01(\tB\a\xfaB\x04r\x02\x18@H\x06R\btimezone\x88\x01\x01\x12$\n" +
+	"\x06ticket\x18\b \x01(\tB\a\xfaB\x04r\x02\x18dH\aR\x06ticket\x88\x01\x01B\b\n" +
 	"\x06_actorB\t\n" +
 	"\a_actionB\x10\n" +
 	"\x0e_resource_typeB\x0e\n" +
@@ -2505,7 +2515,8 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"_date_fromB\n" +
 	"\n" +
 	"\b_date_toB\v\n" +
-	"\t_timezone\"\x13\n" +
+	"\t_timezoneB\t\n" +
+	"\a_ticket\"\x13\n" +
 	"\x11GetApiKeysRequest\"\xab\x01\n" +
 	"\aApiKeys\x12&\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x12\x1d\n" +

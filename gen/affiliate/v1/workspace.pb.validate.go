@@ -3405,6 +3405,21 @@ func (m *ExportAuditLogRequest) validate(all bool) error {
 
 	}
 
+	if m.Ticket != nil {
+
+		if utf8.RuneCountInString(m.GetTicket()) > 100 {
+			err := ExportAuditLogRequestValidationError{
+				field:  "Ticket",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ExportAuditLogRequestMultiError(errors)
 	}

@@ -149,3 +149,11 @@ func StreamTicket(ctx context.Context, db *postgres.DB, digest []byte) (ticket n
 		from notification_stream_tickets where digest = $1`
 	return postgres.Optional[notification.StreamTicket](ctx, db, query, digest)
 }
+
+// TakeTicket deletes the ticket with a digest and returns it. found is false if no ticket has it.
+func TakeTicket(ctx context.Context, db *postgres.DB, digest []byte) (ticket notification.StreamTicket, found bool, err error) {
+	const query = `
+		delete from notification_stream_tickets where digest = $1
+		returning digest, session_id, kind, mode, created_at, opened_at, expires_at`
+	return postgres.Optional[notification.StreamTicket](ctx, db, query, digest)
+}

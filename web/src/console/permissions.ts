@@ -40,6 +40,7 @@ export const operations = {
   CountUnreadNotifications: "read dashboards",
   CreateAnnouncement: "programmes, partners, links, codes",
   CreateApiKey: "webhooks, API keys, processor",
+  CreateDownloadTicket: "read dashboards",
   CreateGroup: "programmes, partners, links, codes",
   CreateInvite: "members, settings",
   CreateLedgerEntry: "payouts confirm, mark paid",

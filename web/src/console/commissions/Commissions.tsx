@@ -9,10 +9,10 @@ import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
 import { Done, Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, Tabs, usePage, useSort } from "../../kit/page";
-import { saveFile } from "../../kit/sharing";
 import type { Outcome } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
+import { ExportButton } from "../ExportButton";
 import { ProgramFilter } from "../ProgramFilter";
 import { useTexts } from "../texts";
 import { CommissionBadge } from "./CommissionBadge";
@@ -60,12 +60,6 @@ export default function Commissions() {
   const filters = useFilters();
   const [show] = useParameter("show", "review");
   const tab = show in tabs ? (show as Tab) : "review";
-  const csv = useMutation({
-    mutationFn: async () => {
-      const query = { ...filters, ...tabs[tab] };
-      saveFile(unwrap(await api.GET("/api/v1/commissions/export", { params: { query }, parseAs: "blob" })), "commissions.csv");
-    },
-  });
   const stats = useQuery({
     ...paged,
     queryKey: [mode, "commissions", "stats", filters],
@@ -77,14 +71,9 @@ export default function Commissions() {
       title={t.commissions.title}
       about={t.commissions.about}
       actions={
-        can("ExportCommissions") && (
-          <Button isPending={csv.isPending} onPress={() => csv.mutate()}>
-            {t.filter.csv}
-          </Button>
-        )
+        can("ExportCommissions") && <ExportButton address="/api/v1/commissions/export" query={{ ...filters, ...tabs[tab] }} />
       }
     >
-      {csv.isError && <Failure error={csv.error} retry={() => csv.mutate()} />}
       <Counted stats={stats.data} />
       <Filters />
       <Queue key={tab} tab={tab} filters={filters} />

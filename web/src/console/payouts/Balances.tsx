@@ -1,16 +1,16 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { paged, pageOf } from "../../app/data";
-import { Button, TextField } from "../../kit/controls";
-import { Empty, Failure, Loaded } from "../../kit/feedback";
+import { TextField } from "../../kit/controls";
+import { Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Stat, Stats, Table, usePage } from "../../kit/page";
-import { saveFile } from "../../kit/sharing";
 import { useCan } from "../can";
+import { ExportButton } from "../ExportButton";
 import { ProgramFilter } from "../ProgramFilter";
 import { useTexts } from "../texts";
 
@@ -74,26 +74,17 @@ export function Balances() {
 
 /** The entries of the ledger in a period, as a file. */
 function LedgerExport({ programId }: { programId: string }) {
-  const { api } = useApp();
   const { t, f } = useTexts();
   const [from, setFrom] = useState("");
   const [to, setTo] = useState("");
-  const csv = useMutation({
-    mutationFn: async () => {
-      const query = { ...(from && { dateFrom: from }), ...(to && { dateTo: to }), ...(programId && { programId }), timezone: f.timeZone };
-      saveFile(unwrap(await api.GET("/api/v1/ledger/export", { params: { query }, parseAs: "blob" })), "ledger.csv");
-    },
-  });
+  const query = { ...(from && { dateFrom: from }), ...(to && { dateTo: to }), ...(programId && { programId }), timezone: f.timeZone };
   return (
     <Card title={t.payouts.ledger}>
       <p className={kit.muted}>{t.payouts.ledgerHint}</p>
-      {csv.isError && <Failure error={csv.error} retry={() => csv.mutate()} />}
       <div className={kit.filters}>
         <TextField type="date" label={t.filter.from} value={from} onChange={setFrom} />
         <TextField type="date" label={t.filter.to} value={to} onChange={setTo} />
-        <Button isPending={csv.isPending} onPress={() => csv.mutate()}>
-          {t.filter.csv}
-        </Button>
+        <ExportButton address="/api/v1/ledger/export" query={query} />
       </div>
     </Card>
   );
