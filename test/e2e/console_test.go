@@ -17,6 +17,9 @@ func TestConsole(t *testing.T) {
 		{"approve applications", testApproveApplications},
 		{"review flagged commissions", testReviewCommissions},
 		{"explain and reattribute a conversion", testReattribute},
+		{"roll a key", testRollKey},
+		{"replay deliveries", testReplayDeliveries},
+		{"pay out", testPayOut},
 	}.run(browsertest.Start(t), t, start(t, setup{}))
 }
 
