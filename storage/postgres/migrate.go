@@ -50,7 +50,7 @@ const (
 // (pgsession.Check), because then the lock of the migrations has no effect.
 //
 // Migrate works while the service runs. Each migration is one transaction, except those that
-// only create indexes of large tables. If it does not get a lock within lockTimeout, because a
+// only create indexes of large tables, and the indexes of partitions (buildPartitionIndexes). If it does not get a lock within lockTimeout, because a
 // call uses the table, it is rolled back and tried again, for about two minutes.
 func Migrate(ctx context.Context, url string) error {
 	if err := pgsession.Check(ctx, url); err != nil {
@@ -78,7 +78,7 @@ func Migrate(ctx context.Context, url string) error {
 		return err
 	}
 	defer func() { _ = lockConn.Close(ctx) }()
-	if _, err := lockConn.Exec(ctx, `select pg_advisory_lock(7305804402567017330)`); err != nil {
+	if err := lockMigrations(ctx, lockConn); err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
 
@@ -88,7 +88,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err := prepareRole(ctx, lockConn); err != nil {
 		return err
 	}
-	if err := migrateTables(ctx, pool); err != nil {
+	if err := migrateTables(ctx, lockConn, pool); err != nil {
 		return err
 	}
 	// The service reads the schema version from goose's table (CheckSchema). It may
@@ -99,7 +99,24 @@ func Migrate(ctx context.Context, url string) error {
 	return migrateQueue(ctx, config)
 }
 
-func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
+// lockMigrations waits for the lock of the migrations. pg_advisory_lock would wait with a snapshot,
+// for which CREATE INDEX CONCURRENTLY in the other process waits: both would wait forever.
+func lockMigrations(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		var locked bool
+		err := conn.QueryRow(ctx, `select pg_try_advisory_lock(7305804402567017330)`).Scan(&locked)
+		if err != nil || locked {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPause / 4):
+		}
+	}
+}
+
+func migrateTables(ctx context.Context, conn *pgx.Conn, pool *pgxpool.Pool) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -113,6 +130,9 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 	for attempt := 1; ; attempt++ {
 		_, err := provider.Up(ctx)
 		if err == nil {
+			err = buildPartitionIndexes(ctx, conn, pool)
+		}
+		if err == nil {
 			return nil
 		}
 		var pgErr *pgconn.PgError
@@ -123,6 +143,52 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 		case <-ctx.Done():
 			return fmt.Errorf("migrate tables: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(lockPause):
+		}
+	}
+}
+
+// nextPartitionIndex finds a partition that lacks an index of its table. Its columns are the name of
+// the missing index, whether it exists and is complete, and the statements that build and attach it.
+const nextPartitionIndex = `
+	select child.name, coalesce(built.indisvalid, false),
+		regexp_replace(pg_get_indexdef(i.indexrelid), ' INDEX .* ON ONLY [^ ]+ ', format(' INDEX CONCURRENTLY %I ON %s ', child.name, h.inhrelid::regclass)),
+		format('alter index %s attach partition %I', i.indexrelid::regclass, child.name)
+	from pg_index i
+	join pg_class parent on parent.oid = i.indexrelid and parent.relkind = 'I' and parent.relnamespace = current_schema()::regnamespace
+	join pg_class root on root.oid = i.indrelid
+	join pg_inherits h on h.inhparent = i.indrelid
+	join pg_class part on part.oid = h.inhrelid
+	cross join lateral (select replace(parent.relname, root.relname, part.relname) as name) child
+	left join pg_index built on built.indexrelid = to_regclass(quote_ident(child.name))
+	where not i.indisvalid and not exists (
+		select from pg_inherits a join pg_index c on c.indexrelid = a.inhrelid where a.inhparent = i.indexrelid and c.indrelid = h.inhrelid)
+	order by child.name
+	limit 1`
+
+// buildPartitionIndexes builds the indexes of partitions that migrations created ON ONLY the
+// partitioned table. CREATE INDEX CONCURRENTLY cannot do this for the table, and a migration does not know the
+// partitions of an installation. After an interruption, the next call continues: conn, which has no
+// lock_timeout, drops an index that is not complete.
+func buildPartitionIndexes(ctx context.Context, conn *pgx.Conn, pool *pgxpool.Pool) error {
+	for {
+		var name, build, attach string
+		var built bool
+		switch err := conn.QueryRow(ctx, nextPartitionIndex).Scan(&name, &built, &build, &attach); {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err != nil:
+			return fmt.Errorf("indexes of partitions: %w", err)
+		}
+		if !built {
+			if err := exec(ctx, conn, "drop index concurrently if exists "+pgx.Identifier{name}.Sanitize()); err != nil {
+				return fmt.Errorf("index %s: %w", name, err)
+			}
+			if err := exec(ctx, conn, build); err != nil {
+				return fmt.Errorf("index %s: %w", name, err)
+			}
+		}
+		if _, err := pool.Exec(ctx, attach); err != nil {
+			return fmt.Errorf("index %s: %w", name, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"strings"
@@ -24,6 +25,93 @@ func TestMigrate_CanRunAgain(t *testing.T) {
 		if err := postgres.Migrate(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A call that waits for the lock of the migrations must not hold a snapshot, because the call with the
+// lock creates indexes concurrently and waits for all snapshots.
+func TestMigrate_ConcurrentCallsOfAnEmptyDatabase(t *testing.T) {
+	url := pgtest.New(t)
+	revertMigrations(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	results := make(chan error, 3)
+	for range cap(results) {
+		go func() { results <- postgres.Migrate(ctx, url) }()
+	}
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The migration 0009 creates an index of the partitions of deliveries. While an index is built,
+// calls can create deliveries. A run after an interruption completes the indexes.
+func TestMigrate_BuildsIndexesOfPartitionsConcurrently(t *testing.T) {
+	url := pgtest.New(t)
+	revertMigrations(t, url)
+	ctx := t.Context()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.UpTo(ctx, 8); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.ExecContext(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`select ensure_week_partitions('webhook_deliveries', '2026-03-02', '2026-03-15')`)
+	if _, err := provider.UpTo(ctx, 9); err != nil {
+		t.Fatal(err)
+	}
+	// Earlier runs were interrupted before this index was attached, and while that one was built.
+	exec(`create index webhook_deliveries_20260302_by_type on webhook_deliveries_20260302 (workspace_id, endpoint_id, event_type, id)`)
+	exec(`create index webhook_deliveries_20260309_by_type on webhook_deliveries_20260309 (workspace_id)`)
+	exec(`update pg_index set indisvalid = false where indexrelid = 'webhook_deliveries_20260309_by_type'::regclass`)
+	snapshot, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = snapshot.Rollback() }()
+	if _, err := snapshot.ExecContext(ctx, `select from goose_db_version`); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() { migrated <- postgres.Migrate(ctx, url) }()
+	pgtest.Eventually(t, "an index is built and waits for the snapshot", func() bool {
+		var waiting bool
+		err := db.QueryRowContext(ctx, `
+			select exists (select from pg_stat_progress_create_index where datname = current_database() and phase = 'waiting for old snapshots')`).Scan(&waiting)
+		return err == nil && waiting
+	})
+	exec(`set lock_timeout = '1s'; insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, created_at)
+		select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), day, 'test', gen_random_uuid(), 'click.created', 1, now()
+		from unnest(array['2026-03-03', '2026-03-10', '2026-12-01']::date[]) day`)
+	if err := snapshot.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
+	}
+	var complete, attached int
+	if err := db.QueryRowContext(ctx, `
+		select count(*) filter (where i.indisvalid and pg_get_indexdef(i.indexrelid) like '%(workspace_id, endpoint_id, event_type, id)'), count(*) - 1
+		from pg_partition_tree('webhook_deliveries_by_type') t join pg_index i on i.indexrelid = t.relid`).Scan(&complete, &attached); err != nil {
+		t.Fatal(err)
+	}
+	if complete != 4 || attached != 3 {
+		t.Errorf("%d indexes are complete and %d are attached, want 4 and 3", complete, attached)
 	}
 }
 
