@@ -129,14 +129,19 @@ func TestAnnouncement_IsLimitedToFiveADay(t *testing.T) {
 	}
 }
 
-// Concurrent announcements do not exceed the limit.
+// Concurrent announcements do not exceed the limit. Each response is about its own announcement.
 func TestAnnouncement_ConcurrentCallsRespectTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	results := make(chan error, 8)
-	for range cap(results) {
+	ids := make(chan string, cap(results))
+	for i := range cap(results) {
 		go func() {
-			_, err := f.announce(f.asOwner(), f.Program.String(), "News", "Text")
+			got, err := f.announce(f.asOwner(), f.Program.String(), strconv.Itoa(i), "Text")
+			if err == nil && got.GetTitle() != strconv.Itoa(i) {
+				t.Errorf("the response has the title %q, want %d", got.GetTitle(), i)
+			}
+			ids <- got.GetId()
 			results <- err
 		}()
 	}
@@ -151,6 +156,13 @@ func TestAnnouncement_ConcurrentCallsRespectTheLimit(t *testing.T) {
 	}
 	if refused != 3 {
 		t.Errorf("%d of 8 announcements were refused, want 3", refused)
+	}
+	distinct := map[string]bool{}
+	for range cap(ids) {
+		distinct[<-ids] = true
+	}
+	if len(distinct) != 6 { // with the empty id of those that were refused
+		t.Errorf("the responses have the ids %v, want five", distinct)
 	}
 }
 

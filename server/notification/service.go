@@ -243,11 +243,11 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		}); err != nil {
 			return err
 		}
-		sent, _, err := notifications.ListAnnouncements(ctx, tx, announcement.Scope, program, affiliate.Page{Number: 1, Size: 1})
+		sent, err := notifications.GetAnnouncement(ctx, tx, announcement)
 		if err != nil {
 			return err
 		}
-		response = announcementToProto(sent[0])
+		response = announcementToProto(sent)
 		if stored, err = proto.Marshal(response); err != nil {
 			return err
 		}

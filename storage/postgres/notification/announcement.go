@@ -11,7 +11,15 @@ import (
 // The number of recipients is only in the audit record, which has the time of the announcement. The
 // page is limited before the records and the names are read.
 var (
-	listAnnouncements = `
+	listAnnouncements  = selectAnnouncements("order by created_at desc, id desc limit $4 offset $5")
+	getAnnouncement    = selectAnnouncements("and id = $4")
+	countAnnouncements = postgres.CountUpTo(affiliate.MaxTotal, `from announcements where workspace_id = $1 and mode = $2 and program_id = $3`)
+)
+
+// selectAnnouncements returns the statement that reads the announcements of a programme. rest is the
+// rest of their condition, or their order and the page.
+func selectAnnouncements(rest string) string {
+	return `
 	select a.id, a.program_id, a.title, a.body, a.created_by, ` + postgres.ActorName("a.created_by::text", "a.workspace_id") + ` as created_by_name, a.created_at,
 		(
 			select (l.after->>'recipients')::bigint from audit_log l
@@ -21,13 +29,15 @@ var (
 		) as recipients
 	from (
 		select * from announcements
-		where workspace_id = $1 and mode = $2 and program_id = $3
-		order by created_at desc, id desc
-		limit $4 offset $5
+		where workspace_id = $1 and mode = $2 and program_id = $3 ` + rest + `
 	) a
 	order by a.created_at desc, a.id desc`
-	countAnnouncements = postgres.CountUpTo(affiliate.MaxTotal, `from announcements where workspace_id = $1 and mode = $2 and program_id = $3`)
-)
+}
+
+// GetAnnouncement returns a programme's announcement. Errors: NOT_FOUND.
+func GetAnnouncement(ctx context.Context, db postgres.Queryer, a notification.Announcement) (notification.SentAnnouncement, error) {
+	return postgres.OneRow[notification.SentAnnouncement](db.Query(ctx, getAnnouncement, a.Scope.Workspace, a.Scope.Mode, a.Program, a.ID))
+}
 
 // ListAnnouncements returns one page of a programme's announcements, newest first, and their number.
 func ListAnnouncements(
