@@ -429,6 +429,18 @@ func TestValidate_TrimsText(t *testing.T) {
 	}
 }
 
+func TestValidate_TrimsTextInLists(t *testing.T) {
+	const id = "01936f2e-7c1a-7a3b-9d4e-5f60718293aa"
+	invites := &affiliatev1.BulkInviteParticipantsRequest{ProgramId: id, Invites: []*affiliatev1.ParticipantInvitation{{Email: "fay@x.example ", Name: new(" ")}}}
+	if found := ValidateItem(nil, invites); len(found) > 0 || invites.GetInvites()[0].GetEmail() != "fay@x.example" || invites.GetInvites()[0].Name != nil {
+		t.Errorf("validate found the violations %v and changed the invitation to %v, want the address without the space", found, invites.GetInvites()[0])
+	}
+	blank := &affiliatev1.BulkMarkPayoutsPaidRequest{Payouts: []*affiliatev1.PaidPayout{{PayoutId: id, Reference: "T-1"}, {PayoutId: id, Reference: "  "}}}
+	if found := ValidateItem(nil, blank); len(found) != 1 || found[0].Field != "payouts[1].reference" {
+		t.Errorf("validate found the violations %v, want one of the blank reference", found)
+	}
+}
+
 // countingLimiter allows every request and records the zone and the kind of subject.
 type countingLimiter struct{ calls []string }
 

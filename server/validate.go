@@ -119,7 +119,7 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value, pa
 type textFields struct {
 	trimmed  []protoreflect.FieldDescriptor // text fields that are trimmed
 	optional []protoreflect.FieldDescriptor // text fields that are cleared if they are blank
-	messages []protoreflect.FieldDescriptor // nested messages, which trim processes too
+	messages []protoreflect.FieldDescriptor // nested messages, and lists of them, which trim processes too
 }
 
 var textFieldsByType sync.Map
@@ -134,7 +134,7 @@ func textFieldsOf(d protoreflect.MessageDescriptor) textFields {
 		options, _ := field.Options().(*descriptorpb.FieldOptions)
 		switch {
 		case field.Message() != nil:
-			if !field.IsList() && !field.IsMap() && field.Message().FullName().Parent() != "google.protobuf" {
+			if !validatedByItem(field) && !field.IsMap() && field.Message().FullName().Parent() != "google.protobuf" {
 				found.messages = append(found.messages, field)
 			}
 			continue
@@ -166,7 +166,13 @@ func trim(m protoreflect.Message) {
 		}
 	}
 	for _, field := range fields.messages {
-		if m.Has(field) {
+		switch {
+		case !m.Has(field):
+		case field.IsList():
+			for i := range m.Get(field).List().Len() {
+				trim(m.Get(field).List().Get(i).Message())
+			}
+		default:
 			trim(m.Mutable(field).Message())
 		}
 	}
