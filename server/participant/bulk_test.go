@@ -195,6 +195,14 @@ func TestBulkUpdate_ChangesGroupAndTags(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "add_tags")
 	_, err = update(&request{ParticipantIds: []string{ada}, GroupId: new(f.NewGroup(f.Scope, f.NewProgram(f.Scope), "Gold").ID.String())}, "group_id")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "group_id")
+	for name, program := range map[string]string{"an unknown programme": affiliate.NewID[affiliate.ProgramID](f.Now()).String(), "no UUID": "x"} {
+		_, err = f.service.BulkUpdateParticipants(f.asOwner(), &request{
+			ProgramId: program, ParticipantIds: []string{ada}, GroupId: &gold, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"group_id"}},
+		})
+		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+			t.Errorf("%s: BulkUpdateParticipants returned %v, want NOT_FOUND", name, err)
+		}
+	}
 	_, err = update(&request{ParticipantIds: []string{elsewhere}, AddTags: []string{"vip"}}, "add_tags")
 	if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
 		t.Errorf("an update of another programme's participant returned the error %v", err)

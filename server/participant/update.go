@@ -15,6 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // UpdateParticipant changes the fields that the update mask names. If nothing changes, it
@@ -37,6 +38,9 @@ func (s *Service) BulkUpdateParticipants(ctx context.Context, req *affiliatev1.B
 	var group affiliate.Change[affiliate.GroupID]
 	if slices.Contains(req.GetUpdateMask().GetPaths(), "group_id") {
 		group = affiliate.Change[affiliate.GroupID]{Given: true, Value: server.ParseOptionalID[affiliate.GroupID](req.GroupId)}
+	}
+	if _, err := programs.Get(ctx, s.db, scope, programID); err != nil { // otherwise each participant would fail
+		return nil, err
 	}
 	// Otherwise the group would be a fault of each participant.
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return lockGroup(ctx, tx, scope, programID, group.Value) })
