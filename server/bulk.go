@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -52,7 +56,7 @@ func SetHTTPStatus(ctx context.Context, status int) {
 
 // BulkOutcome is the result for one item of a bulk request.
 type BulkOutcome struct {
-	ID         string
+	Index      int32 // position in the list of items
 	Success    bool
 	StatusCode int32
 	// Status is the item's status after the request. It is empty if unknown.
@@ -61,46 +65,77 @@ type BulkOutcome struct {
 	Code, Message *string
 }
 
-// ForEachID calls the function move once for each id in texts, in the order of texts. It
-// skips ids that it has already processed, and texts that are not UUIDs. Validation
-// rejects requests with such texts, so they do not occur.
+// Bulk calls the function move once for each item, in their order, and returns the response as
+// RespondToBulk does. The function result converts an outcome, directly after the call of move, and
+// the function respond makes the response.
 //
 // The function move returns the status of the item after the call. If it returns an
-// *affiliate.Error, the item has failed, and ForEachID reads the item's status from the
-// error's metadata, if the metadata contains the status. Any other error ends the
-// request. Changes of earlier items are then kept, and the client can safely send the
-// request again.
-func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
-	var outcomes []BulkOutcome
-	seen := map[affiliate.ID[T]]bool{}
-	for _, text := range texts {
-		id, ok := affiliate.ParseID[affiliate.ID[T]](text)
-		if !ok || seen[id] {
-			continue
-		}
-		seen[id] = true
-		status, err := move(id)
+// *affiliate.Error, the item has failed, and Bulk reads the item's status from the error's
+// metadata, if the metadata contains the status. Any other error ends the request. Changes of
+// earlier items are then kept, and the client can safely send the request again.
+//
+// When three quarters of the call's time are over, the remaining items fail with
+// SERVICE_UNAVAILABLE, so that the client receives the results of the others.
+func Bulk[I, O any, R bulkResponse](
+	ctx context.Context, items []I, move func(I) (status string, err error), result func(I, BulkOutcome) O,
+	respond func([]O, *affiliatev1.BulkSummary) R,
+) (response R, err error) {
+	results, summary := make([]O, len(items)), &affiliatev1.BulkSummary{Total: int32(len(items))} //nolint:gosec // a request has at most 100 items
+	lastStart, limited := ctx.Deadline()
+	lastStart = lastStart.Add(-time.Until(lastStart) / 4)
+	for i, item := range items {
+		outcome := BulkOutcome{Index: int32(i), Success: true, StatusCode: http.StatusOK} //nolint:gosec // see above
 		var refusal *affiliate.Error
+		if i > 0 && limited && time.Now().After(lastStart) {
+			err = affiliate.Refuse(affiliate.ReasonServiceUnavailable)
+		} else {
+			outcome.Status, err = move(item)
+		}
 		switch {
 		case err == nil:
-			outcomes = append(outcomes, BulkOutcome{ID: id.String(), Success: true, StatusCode: http.StatusOK, Status: status})
+			summary.Succeeded++
 		case errors.As(err, &refusal):
-			outcome := BulkOutcome{ID: id.String(), Status: refusal.Metadata[affiliate.CurrentStatus]}
+			outcome.Success, outcome.Status = false, refusal.Metadata[affiliate.CurrentStatus]
 			outcome.StatusCode, outcome.Code, outcome.Message = Failure(refusal)
-			outcomes = append(outcomes, outcome)
+			summary.Failed++
 		default:
-			return nil, err
+			return response, err
+		}
+		results[i] = result(item, outcome)
+	}
+	return RespondToBulk(ctx, respond(results, summary))
+}
+
+// DistinctIDs returns the ids in texts without repetitions, in their order. It skips texts that are
+// not UUIDs. Validation rejects requests with such texts, so they do not occur.
+func DistinctIDs[I affiliate.AnyID](texts []string) []I {
+	var ids []I
+	for _, text := range texts {
+		if id, ok := affiliate.ParseID[I](text); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
-	return outcomes, nil
+	return ids
 }
 
 // Failure returns the HTTP status, the error code and the message of refusal, for the
-// result of a bulk item that failed with this error.
+// result of a bulk item that failed with this error. If the refusal has violations and no message
+// of its own, the message is about the first one. It has the field's name in camelCase, as
+// in the requests.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
 	spec, reason := errorspec.ByReason(refusal.Reason), string(refusal.Reason)
 	sentence := cmp.Or(refusal.Message, spec.Message)
+	if refusal.Message == "" && len(refusal.Violations) > 0 {
+		sentence = refusal.Violations[0].WithFieldNames(camelCase).Sentence()
+	}
 	return int32(spec.HTTPStatus), &reason, &sentence // #nosec G115 -- an HTTP status
+}
+
+var underscore = regexp.MustCompile(`_[a-z0-9]`)
+
+// camelCase returns the path of a field as in the JSON of dashboards.
+func camelCase(path string) string {
+	return underscore.ReplaceAllStringFunc(path, func(s string) string { return strings.ToUpper(s[1:]) })
 }
 
 // BulkSummary returns the summary of a bulk request.

@@ -103,7 +103,7 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
+	return server.Bulk(ctx, server.DistinctIDs[affiliate.CommissionID](req.GetCommissionIds()), func(id affiliate.CommissionID) (string, error) {
 		t.Commission, t.Program = id, program
 		if program.IsZero() {
 			var err error
@@ -113,20 +113,12 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.
 		}
 		moved, err := Move(ctx, s.db, t)
 		return string(moved.Status), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	response, succeeded := &affiliatev1.BulkCommissionsResponse{}, 0
-	for _, o := range outcomes {
-		if o.Success {
-			succeeded++
-		}
-		response.Results = append(response.Results, &affiliatev1.BulkCommissionResult{
-			CommissionId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
+	}, func(id affiliate.CommissionID, o server.BulkOutcome) *affiliatev1.BulkCommissionResult {
+		return &affiliatev1.BulkCommissionResult{
+			CommissionId: id.String(), Success: o.Success, StatusCode: o.StatusCode,
 			Status: server.EnumValue[affiliatev1.CommissionStatus](o.Status), Code: o.Code, Message: o.Message,
-		})
-	}
-	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.RespondToBulk(ctx, response)
+		}
+	}, func(results []*affiliatev1.BulkCommissionResult, summary *affiliatev1.BulkSummary) *affiliatev1.BulkCommissionsResponse {
+		return &affiliatev1.BulkCommissionsResponse{Summary: summary, Results: results}
+	})
 }

@@ -152,25 +152,17 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 
 // BulkResolveFraudEvents resolves several events, each in a separate transaction.
 func (s *Service) BulkResolveFraudEvents(ctx context.Context, req *affiliatev1.BulkResolveFraudEventsRequest) (*affiliatev1.BulkFraudEventsResponse, error) {
-	outcomes, err := server.ForEachID(req.GetEventIds(), func(id fraud.EventID) (string, error) {
+	return server.Bulk(ctx, server.DistinctIDs[fraud.EventID](req.GetEventIds()), func(id fraud.EventID) (string, error) {
 		event, err := s.resolve(ctx, id, &affiliatev1.ResolveFraudEventRequest{Outcome: req.GetOutcome(), Note: req.Note})
 		return string(event.Status), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	response, succeeded := &affiliatev1.BulkFraudEventsResponse{}, 0
-	for _, o := range outcomes {
-		if o.Success {
-			succeeded++
-		}
-		response.Results = append(response.Results, &affiliatev1.BulkFraudEventResult{
-			EventId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
+	}, func(id fraud.EventID, o server.BulkOutcome) *affiliatev1.BulkFraudEventResult {
+		return &affiliatev1.BulkFraudEventResult{
+			EventId: id.String(), Success: o.Success, StatusCode: o.StatusCode,
 			Status: server.EnumValue[affiliatev1.FraudEventStatus](o.Status), Code: o.Code, Message: o.Message,
-		})
-	}
-	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.RespondToBulk(ctx, response)
+		}
+	}, func(results []*affiliatev1.BulkFraudEventResult, summary *affiliatev1.BulkSummary) *affiliatev1.BulkFraudEventsResponse {
+		return &affiliatev1.BulkFraudEventsResponse{Summary: summary, Results: results}
+	})
 }
 
 // resolve resolves one event. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.

@@ -2,7 +2,6 @@ package participant
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -39,26 +38,21 @@ func (s *Service) BulkInviteParticipants(ctx context.Context, req *affiliatev1.B
 	if _, err := programs.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program); err != nil { // otherwise each item would fail
 		return nil, err
 	}
-	response, succeeded := &affiliatev1.BulkInvitesResponse{}, 0
-	for i, item := range req.GetInvites() {
+	var invite *affiliatev1.CreatedParticipantInvite // of the current item
+	return server.Bulk(ctx, req.GetInvites(), func(item *affiliatev1.ParticipantInvitation) (_ string, err error) {
 		single := &affiliatev1.InviteParticipantRequest{ProgramId: req.GetProgramId()}
 		server.CopyShared(single.ProtoReflect(), item.ProtoReflect())
-		result := &affiliatev1.BulkInviteResult{Index: int32(i), Email: item.GetEmail()} //nolint:gosec // at most 100 items
-		invite, err := s.invite(ctx, single, nil, s.currentTime())
-		var refusal *affiliate.Error
-		switch {
-		case err == nil:
-			result.Success, result.StatusCode, result.Invite = true, http.StatusCreated, invite
-			succeeded++
-		case errors.As(err, &refusal):
-			result.StatusCode, result.Code, result.Message = server.Failure(refusal)
-		default:
-			return nil, err
+		invite, err = s.invite(ctx, single, nil, s.currentTime())
+		return "", err
+	}, func(item *affiliatev1.ParticipantInvitation, o server.BulkOutcome) *affiliatev1.BulkInviteResult {
+		result := &affiliatev1.BulkInviteResult{Index: o.Index, Email: item.GetEmail(), Success: o.Success, StatusCode: o.StatusCode, Code: o.Code, Message: o.Message}
+		if o.Success {
+			result.StatusCode, result.Invite = http.StatusCreated, invite
 		}
-		response.Results = append(response.Results, result)
-	}
-	response.Summary = server.BulkSummary(len(response.Results), succeeded)
-	return server.RespondToBulk(ctx, response)
+		return result
+	}, func(results []*affiliatev1.BulkInviteResult, summary *affiliatev1.BulkSummary) *affiliatev1.BulkInvitesResponse {
+		return &affiliatev1.BulkInvitesResponse{Summary: summary, Results: results}
+	})
 }
 
 // invite creates an invitation and stores the response under the key, which can be nil.

@@ -77,25 +77,17 @@ func (s *Service) bulk(
 	if server.PathID[affiliate.ProgramID](req.GetProgramId()).IsZero() { // otherwise each participant would fail
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
+	return server.Bulk(ctx, server.DistinctIDs[affiliate.ParticipantID](req.GetParticipantIds()), func(id affiliate.ParticipantID) (string, error) {
 		changed, err := change(id)
 		return string(changed.Status), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	response, succeeded := &affiliatev1.BulkParticipantsResponse{}, 0
-	for _, o := range outcomes {
-		if o.Success {
-			succeeded++
-		}
-		response.Results = append(response.Results, &affiliatev1.BulkParticipantResult{
-			ParticipantId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
+	}, func(id affiliate.ParticipantID, o server.BulkOutcome) *affiliatev1.BulkParticipantResult {
+		return &affiliatev1.BulkParticipantResult{
+			ParticipantId: id.String(), Success: o.Success, StatusCode: o.StatusCode,
 			Status: server.EnumValue[affiliatev1.ParticipantStatus](o.Status), Code: o.Code, Message: o.Message,
-		})
-	}
-	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.RespondToBulk(ctx, response)
+		}
+	}, func(results []*affiliatev1.BulkParticipantResult, summary *affiliatev1.BulkSummary) *affiliatev1.BulkParticipantsResponse {
+		return &affiliatev1.BulkParticipantsResponse{Summary: summary, Results: results}
+	})
 }
 
 // move approves, rejects, suspends or reinstates a participant. reason may be nil. A suspension

@@ -35,33 +35,21 @@ func payment(reference string, paidAt *timestamppb.Timestamp) payout.Transition 
 	return t
 }
 
-// moveBulk moves each payout of a valid request.
+// moveBulk moves each payout of a valid request, which contains each once (checkUnique).
 func moveBulk[P interface{ GetPayoutId() string }](
 	ctx context.Context, s *Service, payouts []P, move func(P) payout.Transition,
 ) (*affiliatev1.BulkPayoutsResponse, error) {
-	ids, byID := make([]string, len(payouts)), make(map[affiliate.PayoutID]P, len(payouts))
-	for i, p := range payouts {
-		ids[i], byID[server.PathID[affiliate.PayoutID](p.GetPayoutId())] = p.GetPayoutId(), p
-	}
-	outcomes, err := server.ForEachID(ids, func(id affiliate.PayoutID) (string, error) {
-		moved, err := s.move(ctx, byID[id], move(byID[id]))
+	return server.Bulk(ctx, payouts, func(p P) (string, error) {
+		moved, err := s.move(ctx, p, move(p))
 		return server.EnumName(moved.GetStatus()), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	response, succeeded := &affiliatev1.BulkPayoutsResponse{}, 0
-	for _, o := range outcomes {
-		if o.Success {
-			succeeded++
-		}
-		response.Results = append(response.Results, &affiliatev1.BulkPayoutResult{
-			PayoutId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
+	}, func(p P, o server.BulkOutcome) *affiliatev1.BulkPayoutResult {
+		return &affiliatev1.BulkPayoutResult{
+			PayoutId: server.PathID[affiliate.PayoutID](p.GetPayoutId()).String(), Success: o.Success, StatusCode: o.StatusCode,
 			Status: server.EnumValue[affiliatev1.PayoutStatus](o.Status), Code: o.Code, Message: o.Message,
-		})
-	}
-	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.RespondToBulk(ctx, response)
+		}
+	}, func(results []*affiliatev1.BulkPayoutResult, summary *affiliatev1.BulkSummary) *affiliatev1.BulkPayoutsResponse {
+		return &affiliatev1.BulkPayoutsResponse{Summary: summary, Results: results}
+	})
 }
 
 // checkUnique adds a violation for each payout that occurs more than once, because its two items

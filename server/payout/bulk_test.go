@@ -33,6 +33,9 @@ func TestBulkMarkPayouts(t *testing.T) {
 		{PayoutId: three, Reference: "T-4", PaidAt: timestamppb.New(f.Now().Add(time.Hour))},
 	}})
 	wantResults(t, paid, err, "paid", "NOT_FOUND", "paid", "VALIDATION_ERROR")
+	if got, want := paid.GetResults()[3].GetMessage(), "paidAt must not be in the future."; got != want {
+		t.Errorf("the message of the last result is %q, want %q", got, want)
+	}
 	if got := f.payout(two); got.GetReference() != "T-3" || f.payout(one).GetReference() != "T-1" {
 		t.Errorf("the second payout is %v, want the reference T-3", got)
 	}
