@@ -18,6 +18,9 @@ export type Texts = typeof en & {
     toOther: string;
     /** What the erasure of an account does. */
     eraseHint: string;
+    /** What an export of the account contains, and the button that requests it. */
+    exportHint: string;
+    exportStart: string;
     /** What notifications are about. */
     noNotificationsHint: string;
     /** The names of the categories of notifications. */

@@ -22,6 +22,9 @@ const de: typeof en = {
     toOther: "Zur Anmeldung im Partnerportal",
     eraseHint:
       "Der ganze Arbeitsbereich wird in beiden Modi gelöscht: die Konten aller Mitglieder, Schlüssel, Webhooks, die Verbindung zu Stripe und die Daten über Partner und Käufer. Programme behalten ihre Zahlen unter Pseudonymen. Das lässt sich nicht rückgängig machen.",
+    exportHint:
+      "Sie bekommen eine Datei mit den Daten des Arbeitsbereichs in beiden Modi: Einstellungen, Mitglieder, Programme, Partner, Klicks der letzten 90 Tage, Verkäufe, Provisionen, Auszahlungen, das Kontobuch und das Änderungsprotokoll.",
+    exportStart: "Arbeitsbereich exportieren",
     noNotificationsHint: "Hier erfahren Sie von Bewerbungen, Provisionen, Auszahlungen, Webhooks und Änderungen an Ihrem Arbeitsbereich.",
     categories: {
       security: "Sicherheit",
@@ -38,6 +41,22 @@ const de: typeof en = {
       product_updates: "Neues vom Dienst",
     },
   },
+  errors: {
+    ...shared.errors,
+    codes: {
+      ...shared.errors.codes,
+      PARTICIPANT_ERASED: "Die Daten dieses Partners in dem Programm wurden gelöscht, deshalb lässt sich darin nichts mehr ändern.",
+      LAST_OWNER: "Ein Arbeitsbereich braucht einen Inhaber. Machen Sie zuerst ein anderes Mitglied zum Inhaber.",
+      SLUG_TAKEN: "Ein anderer Arbeitsbereich hat diesen Kurznamen. Wählen Sie einen anderen.",
+      API_KEY_LIMIT_EXCEEDED: "Es gibt zu viele aktive Schlüssel. Widerrufen Sie einen, den Sie nicht mehr brauchen.",
+      SECOND_FACTOR_SETUP_REQUIRED: "Schalten Sie zuerst den zweiten Faktor Ihres eigenen Kontos ein.",
+      PERIOD_CLOSED: "Die Bücher sind für diese Zeit geschlossen.",
+      RESET_IN_PROGRESS: "Die Testdaten werden schon gelöscht.",
+      FEATURE_DISABLED: "Der Betreiber des Dienstes hat das abgeschaltet.",
+      ACTIVE_OPERATION_CONFLICT: "Eine frühere Anfrage zu diesem Käufer wird gerade repariert. Versuchen Sie es in einigen Minuten noch einmal.",
+    },
+  },
+  roles: { ...shared.roles, viewer: "Betrachter" },
   method: { ...shared.method, manual: "Von Hand", external: "Außerhalb der Konsole" },
   areas: {
     overview: "Überblick",

@@ -21,6 +21,9 @@ const en = {
     toOther: "Log in to the partner portal",
     eraseHint:
       "The whole workspace is erased in both modes: the accounts of all members, keys, webhooks, the connection to Stripe, and the data about partners and buyers. Programmes keep their numbers under pseudonyms. This cannot be undone.",
+    exportHint:
+      "You get a file with the data of the workspace in both modes: settings, members, programmes, partners, clicks of the last 90 days, conversions, commissions, payouts, the ledger and the audit log.",
+    exportStart: "Export the workspace",
     noNotificationsHint: "Here you learn about applications, commissions, payouts, webhooks and changes of your workspace.",
     categories: {
       security: "Security",
@@ -37,6 +40,22 @@ const en = {
       product_updates: "News of the service",
     },
   },
+  errors: {
+    ...shared.errors,
+    codes: {
+      ...shared.errors.codes,
+      PARTICIPANT_ERASED: "The data of this partner in the programme was erased, so nothing in it can change.",
+      LAST_OWNER: "A workspace needs an owner. Make another member an owner first.",
+      SLUG_TAKEN: "Another workspace has this short name. Choose another one.",
+      API_KEY_LIMIT_EXCEEDED: "There are too many active keys. Revoke one that you no longer need.",
+      SECOND_FACTOR_SETUP_REQUIRED: "Turn on the second factor of your own account first.",
+      PERIOD_CLOSED: "The books are closed for this time.",
+      RESET_IN_PROGRESS: "The test data is being deleted already.",
+      FEATURE_DISABLED: "The operator of the service has turned this off.",
+      ACTIVE_OPERATION_CONFLICT: "An earlier request about this buyer is being repaired. Try again in some minutes.",
+    },
+  },
+  roles: { ...shared.roles, viewer: "Viewer" },
   method: { ...shared.method, manual: "By hand", external: "Outside of the console" },
   areas: {
     overview: "Overview",

@@ -16,7 +16,7 @@ const source = resolve("../src");
 
 /** Texts that are the same in both languages, by their keys. */
 const same = [
-  ...["form.name", "form.code", "method.paypal", "method.wise", "method.stripe_connect", "roles.manager", "notifications.email", "notifications.inApp"],
+  ...["form.name", "form.code", "method.paypal", "method.wise", "method.stripe_connect", "roles.manager", "notifications.email"],
   ...["settings.exportTitle", "areas.links", "links.title", "links.code", "links.subId", "links.tagMedium", "commissions.status", "payouts.status"],
   ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
   ...["commissions.partner", "conversions.partner", "conversions.source.stripe", "partners.code", "partners.links", "partners.name", "partners.one"],

@@ -12,6 +12,8 @@ const de: typeof en = {
     toOther: "Zur Anmeldung der Konsole",
     eraseHint:
       "Ihr Konto und Ihre Daten in allen Programmen werden gelöscht. Ihre Links gehen dann nicht mehr. Händler behalten die Beträge Ihrer Provisionen und Auszahlungen unter einem Pseudonym. Das lässt sich nicht rückgängig machen.",
+    exportHint: "Sie bekommen eine Datei mit allen Daten über Sie.",
+    exportStart: "Meine Daten exportieren",
     noNotificationsHint: "Hier erfahren Sie von Ihren Bewerbungen, Provisionen und Auszahlungen und Neues aus Ihren Programmen.",
     categories: {
       security: "Sicherheit",

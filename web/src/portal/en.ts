@@ -11,6 +11,8 @@ const en = {
     toOther: "Log in to the console",
     eraseHint:
       "Your account and your data in all programmes are erased. Your links stop working. Merchants keep the amounts of your commissions and payouts under a pseudonym. This cannot be undone.",
+    exportHint: "You get a file with all data about you.",
+    exportStart: "Export my data",
     noNotificationsHint: "Here you learn about your applications, commissions and payouts, and news of your programmes.",
     categories: {
       security: "Security",

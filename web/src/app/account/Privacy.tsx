@@ -1,14 +1,13 @@
-import { useMutation } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
 import { unwrap, useApp } from "../../app/app";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Done, Failure } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";
 import { useTexts } from "../texts";
+import { ExportCard } from "./ExportCard";
 
 /** The export of the user's data, and the erasure of the account. */
 export function Privacy({ canErase = true }: { canErase?: boolean }) {
@@ -22,32 +21,9 @@ export function Privacy({ canErase = true }: { canErase?: boolean }) {
 
 function Export() {
   const { api, session } = useApp();
-  const { t, f } = useTexts();
+  const { t } = useTexts();
   const account = session.kind === "partner" ? "partner" : "merchant/account";
-  const start = useMutation({ mutationFn: async () => unwrap(await api.POST(`/api/v1/${account}/export`)) });
-  const { download_url: address, expires_at: expiry, filename } = start.data ?? {};
-  return (
-    <Card title={t.settings.exportTitle}>
-      <p>{t.settings.exportHint}</p>
-      {start.isError && <Failure error={start.error} retry={() => start.mutate()} />}
-      {address ? (
-        <>
-          <Done>{t.settings.exportReady(expiry ? f.time(expiry) : "")}</Done>
-          <p>
-            <LinkButton kind="primary" href={address} download={filename}>
-              {t.settings.exportDownload}
-            </LinkButton>
-          </p>
-        </>
-      ) : (
-        <p>
-          <Button isPending={start.isPending} onPress={() => start.mutate()}>
-            {t.settings.exportStart}
-          </Button>
-        </p>
-      )}
-    </Card>
-  );
+  return <ExportCard hint={t.app.exportHint} label={t.app.exportStart} start={async () => unwrap(await api.POST(`/api/v1/${account}/export`))} />;
 }
 
 function Erasure() {

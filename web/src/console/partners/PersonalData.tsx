@@ -1,10 +1,9 @@
-import { useMutation } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
+import { ExportCard } from "../../app/account/ExportCard";
 import { unwrap, useApp } from "../../app/app";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
-import { Done, Failure } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import { Card } from "../../kit/page";
 import { useCan } from "../can";
@@ -27,32 +26,10 @@ export function PersonalData(props: Props) {
 
 function Export({ participant, program }: Props) {
   const { api } = useApp();
-  const { t, f } = useTexts();
+  const { t } = useTexts();
   const params = { path: { programId: program.id, participantId: participant.id } };
-  const start = useMutation({ mutationFn: async () => unwrap(await api.POST("/api/v1/programs/{programId}/partners/{participantId}/export", { params })) });
-  const { download_url: address, expires_at: expiry, filename } = start.data ?? {};
-  return (
-    <Card title={t.settings.exportTitle}>
-      <p>{t.partners.exportHint}</p>
-      {start.isError && <Failure error={start.error} retry={() => start.mutate()} />}
-      {address ? (
-        <>
-          <Done>{t.settings.exportReady(expiry ? f.time(expiry) : "")}</Done>
-          <p>
-            <LinkButton kind="primary" href={address} download={filename}>
-              {t.settings.exportDownload}
-            </LinkButton>
-          </p>
-        </>
-      ) : (
-        <p>
-          <Button isPending={start.isPending} onPress={() => start.mutate()}>
-            {t.partners.exportStart}
-          </Button>
-        </p>
-      )}
-    </Card>
-  );
+  const start = async () => unwrap(await api.POST("/api/v1/programs/{programId}/partners/{participantId}/export", { params }));
+  return <ExportCard hint={t.partners.exportHint} label={t.partners.exportStart} start={start} />;
 }
 
 function Erasure({ participant, program }: Props) {

@@ -2,8 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
-import type { Schemas } from "../../app/data";
-import { get } from "../../app/request";
+import { useInstance } from "../../app/data";
 import { Choice } from "../../kit/choices";
 import { Checkbox, ExternalLink, TextField } from "../../kit/controls";
 import { Loaded, Notice } from "../../kit/feedback";
@@ -49,29 +48,30 @@ export function PublicPage({ program }: { program: Program }) {
 function Address({ program }: { program: Program }) {
   const { api, mode } = useApp();
   const { t } = useTexts();
+  const instance = useInstance();
   const query = useQuery({
-    queryKey: [mode, "portal-address"],
-    queryFn: async () => {
-      const [instance, branding] = await Promise.all([get<Schemas["Instance"]>("/api/v1/instance"), api.GET("/api/v1/workspace/branding")]);
-      const portal = instance.portalUrl ?? `${location.origin}/portal`;
-      return `${portal}${mode === "test" ? "/test" : ""}/${unwrap(branding).slug}`;
-    },
+    queryKey: [mode, "branding"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/workspace/branding")),
   });
   return (
     <Card title={t.page.address}>
       {!program.isPublic && <Notice>{t.page.notPublic}</Notice>}
       {program.isPublic && program.status !== "active" && <Notice tone="warn">{t.page.notActive}</Notice>}
       <Loaded query={query}>
-        {(portal) => (
-          <>
-            <CopyText label={t.page.address} text={`${portal}/${program.slug}`} />
-            {program.isPublic && (
-              <p>
-                <ExternalLink href={`${portal}/${program.slug}`}>{t.page.open}</ExternalLink>
-              </p>
-            )}
-          </>
-        )}
+        {({ slug }) => {
+          const portal = instance?.portalUrl ?? `${location.origin}/portal`;
+          const address = `${portal}${mode === "test" ? "/test" : ""}/${slug}/${program.slug}`;
+          return (
+            <>
+              <CopyText label={t.page.address} text={address} />
+              {program.isPublic && (
+                <p>
+                  <ExternalLink href={address}>{t.page.open}</ExternalLink>
+                </p>
+              )}
+            </>
+          );
+        }}
       </Loaded>
     </Card>
   );

@@ -2,8 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
-import type { Schemas } from "../../app/data";
-import { get } from "../../app/request";
+import { type Schemas, useInstance } from "../../app/data";
 import { Choice } from "../../kit/choices";
 import { TextField } from "../../kit/controls";
 import { Loaded, Notice } from "../../kit/feedback";
@@ -29,19 +28,16 @@ export function Script() {
 }
 
 function Snippet() {
-  const { mode } = useApp();
   const { t } = useTexts();
   const keys = useKeys();
-  const instance = useQuery({ queryKey: [mode, "instance"], queryFn: () => get<Schemas["Instance"]>("/api/v1/instance") });
-  const collector = instance.data?.linkUrl ?? null;
+  const instance = useInstance();
+  const collector = instance?.linkUrl ?? null;
   return (
     <Card title={t.tracking.script}>
       <p>{t.tracking.scriptHint}</p>
-      {instance.data && !collector && <Notice tone="warn">{t.tracking.noCollector}</Notice>}
+      {instance && !collector && <Notice tone="warn">{t.tracking.noCollector}</Notice>}
       <Loaded query={keys}>
-        {({ publicKey }) => (
-          <Loaded query={instance}>{() => <Code label={t.tracking.script} code={scriptElement(collector ?? "https://collect.example", publicKey)} />}</Loaded>
-        )}
+        {({ publicKey }) => instance && <Code label={t.tracking.script} code={scriptElement(collector ?? "https://collect.example", publicKey)} />}
       </Loaded>
       <p className={kit.muted}>{t.tracking.cookie}</p>
     </Card>
