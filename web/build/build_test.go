@@ -54,34 +54,36 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// Every notification of a partner has a German sentence with the same facts.
+// Every notification has a German sentence with the same facts.
 func TestSentences_AreThoseOfTheService(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile(filepath.Join(folder, "src/app/notifications/sentences.ts"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	german := map[string]string{}
-	for _, entry := range regexp.MustCompile(`"([a-z_]+\.[a-z_]+)": \[\s*((?:"[^"]*",?\s*){2})\]`).FindAllSubmatch(source, -1) {
-		german[string(entry[1])] = string(entry[2])
-	}
 	facts := func(text string) string {
 		found := regexp.MustCompile(`\{[a-z]+\}`).FindAllString(text, -1)
 		slices.Sort(found)
 		return strings.Join(slices.Compact(found), " ")
 	}
-	rules := 0
-	for _, rule := range notification.Rules() {
-		if rule.Audience != affiliate.Partner {
-			continue
+	for audience, file := range map[affiliate.AccountKind]string{affiliate.Partner: "partnerSentences.ts", affiliate.Merchant: "memberSentences.ts"} {
+		source, err := os.ReadFile(filepath.Join(folder, "src/app/notifications", file))
+		if err != nil {
+			t.Fatal(err)
 		}
-		rules++
-		if text, ok := german[string(rule.Type)]; !ok || facts(text) != facts(rule.Title+rule.Body) {
-			t.Errorf("the German sentence of %s is %q, want one with the facts %q", rule.Type, text, facts(rule.Title+rule.Body))
+		german := map[string]string{}
+		for _, entry := range regexp.MustCompile(`"([a-z_]+\.[a-z_]+)": \[\s*((?:"[^"]*",?\s*){2})\]`).FindAllSubmatch(source, -1) {
+			german[string(entry[1])] = string(entry[2])
 		}
-	}
-	if len(german) != rules {
-		t.Errorf("there are %d German sentences and %d notifications of partners", len(german), rules)
+		rules := 0
+		for _, rule := range notification.Rules() {
+			if rule.Audience != audience {
+				continue
+			}
+			rules++
+			if text, ok := german[string(rule.Type)]; !ok || facts(text) != facts(rule.Title+rule.Body) {
+				t.Errorf("the German sentence of %s in %s is %q, want one with the facts %q", rule.Type, file, text, facts(rule.Title+rule.Body))
+			}
+		}
+		if len(german) != rules {
+			t.Errorf("there are %d German sentences in %s and %d notifications", len(german), file, rules)
+		}
 	}
 }
 

@@ -101,9 +101,10 @@ function Feed() {
 }
 
 function Entry({ notification, onRead, onDismiss }: { notification: Notification; onRead: () => void; onDismiss: () => void }) {
+  const { session } = useApp();
   const { t, f, language } = useTexts();
   const { read, createdAt } = notification;
-  const { title, body } = sentenceOf(notification, language, f);
+  const { title, body } = sentenceOf(notification, session.kind, language, f);
   const address = addressOf(notification);
   return (
     <li>

@@ -1,61 +1,67 @@
 import type { Format } from "../../i18n/format";
 import type { Schemas } from "../data";
+import type { BrowserSession } from "../session";
 import type { Language } from "../texts";
+import merchant from "./memberSentences";
+import partner from "./partnerSentences";
 
 type Notification = Schemas["Notification"];
 
 /**
- * The titles and bodies of notifications by type, in the languages that the service does not
- * write. {amount} stands for a fact of the notification. A part in square brackets is left out
- * if one of its facts has no value.
+ * The titles and bodies of notifications by type. {amount} stands for a fact of the notification.
+ * A part in square brackets is left out if one of its facts has no value.
  */
-const sentences: Partial<Record<Language, Record<string, [title: string, body: string]>>> = {
-  de: {
-    "participant.offered": ["Einladung zu einem Programm", "{program} lädt Sie ein. Nehmen Sie die Einladung an, oder lehnen Sie sie ab."],
-    "participant.approved": ["Sie sind dabei", "Sie nehmen an {program} teil. Sie können Ihren Link jetzt teilen.[ Sie verdienen {rate}.][ Ihr Link: {link}]"],
-    "participant.rejected": ["Bewerbung abgelehnt", "{program} hat Ihre Bewerbung nicht angenommen."],
-    "participant.suspended": ["Sie wurden gesperrt", "Sie verdienen in {program} zurzeit keine Provisionen."],
-    "participant.reinstated": ["Ihre Sperre ist aufgehoben", "Sie verdienen in {program} wieder Provisionen."],
-    "commission.created": ["Neue Provision", "Sie haben {amount} in {program} verdient."],
-    "commission.approved": ["Provision bestätigt", "Ihre Provision von {amount} in {program} wurde bestätigt."],
-    "commission.rejected": ["Provision abgelehnt", "Ihre Provision von {amount} in {program} wurde abgelehnt."],
-    "commission.refunded": ["Provision verringert", "Ihre Provision[ von {original}] in {program} wurde auf {amount} verringert, weil sich der Verkauf geändert hat."],
-    "payout.processing": ["Auszahlung unterwegs", "Eine Auszahlung von {amount} aus {program} wird gesendet."],
-    "payout.paid": ["Auszahlung bezahlt", "{program} hat Ihnen {amount} bezahlt."],
-    "payout.failed": ["Auszahlung fehlgeschlagen", "Eine Auszahlung von {amount} aus {program} ist fehlgeschlagen[: {reason}]. Prüfen Sie Ihren Auszahlungsweg."],
-    "payout.method_missing": ["Auszahlungsweg fehlt", "Ihnen stehen {amount} zu, aber Sie haben keinen Auszahlungsweg."],
-    "payout.method_proposed": ["Auszahlungsweg vorgeschlagen", "{program} schlägt Ihnen einen Auszahlungsweg vor. Bestätigen Sie ihn, oder lehnen Sie ihn ab."],
-    "program.announcement": ["{title}", "{text}"],
-    "summary.monthly": ["Ihr Monat", "{summary}"],
-    "gdpr.export_ready": ["Export bereit", "Der Export Ihrer Daten kann heruntergeladen werden."],
-    "security.new_device": ["Neue Anmeldung", "Jemand hat sich mit einem neuen Gerät angemeldet[, im Netz {network}]. Wenn Sie das nicht waren, setzen Sie Ihr Passwort zurück."],
-    "security.password_changed": ["Passwort geändert", "Ihr Passwort wurde geändert. Alle anderen Sitzungen wurden beendet."],
-    "security.email_changed": ["E-Mail-Adresse geändert", "Die E-Mail-Adresse Ihres Kontos wurde geändert."],
-    "security.payout_method_changed": [
-      "Auszahlungsweg geändert",
-      "Ihr Auszahlungsweg ist jetzt {method}[. Neue Auszahlungen lassen Sie aus bis {until}]. Wenn Sie das nicht waren, setzen Sie Ihr Passwort zurück, und sagen Sie es Ihren Händlern.",
-    ],
-    "security.second_factor_enabled": ["Zweiter Faktor eingeschaltet", "Ihr Konto hat jetzt einen zweiten Faktor. Alle anderen Sitzungen wurden beendet."],
-    "security.second_factor_disabled": ["Zweiter Faktor entfernt", "Der zweite Faktor Ihres Kontos wurde entfernt."],
-    "security.recovery_code_used": ["Ersatzcode benutzt", "Ein Ersatzcode Ihres Kontos wurde benutzt. Übrige Codes: {left}."],
-    "security.wrong_codes": ["Falsche Codes", "Drei falsche Codes nacheinander wurden für Ihr Konto eingegeben. Wenn Sie das nicht waren, ändern Sie Ihr Passwort."],
-    "account.verify_email": ["Bestätigen Sie Ihre E-Mail-Adresse", "Öffnen Sie den Link in der Mail, die an Ihre Adresse ging."],
-    "account.email_verified": ["E-Mail-Adresse bestätigt", "Die E-Mail-Adresse Ihres Kontos ist bestätigt."],
+export type Sentences = Record<string, [title: string, body: string]>;
+
+/** The sentences in the languages that the service does not write, by the kind of the account. */
+const sentences: Partial<Record<Language, Record<BrowserSession["kind"], Sentences>>> = { de: { merchant, partner } };
+
+const roles = { owner: "Inhaber", admin: "Administrator", manager: "Manager", finance: "Finanzen", developer: "Entwickler", viewer: "Betrachter" };
+
+/** The German words for the facts that the service has in English. # stands for a number. */
+const words: Record<string, Record<string, string>> = {
+  mode: { live: "Livebetrieb", test: "Testmodus" },
+  role: roles,
+  before: roles,
+  after: roles,
+  event: { purchase: "ein Kauf", renewal: "eine Verlängerung", signup: "eine Registrierung", lead: "eine Anfrage", trial: "eine Probezeit", "custom event": "ein Ereignis" },
+  outcome: {
+    "was erased": "wurden gelöscht",
+    "could not be erased. Send the request again with another Idempotency-Key": "ließen sich nicht löschen. Verlangen Sie die Löschung noch einmal",
+  },
+  reason: {
+    "it responded with the status 410": "er antwortete mit dem Status 410",
+    "all deliveries of the last five days have failed": "alle Zustellungen der letzten fünf Tage sind gescheitert",
+    "the key is no longer accepted": "der Schlüssel gilt nicht mehr",
+    "the key lacks a permission": "dem Schlüssel fehlt ein Recht",
+    "the processor did not respond": "der Anbieter hat nicht geantwortet",
+    "of an internal error": "es gab einen internen Fehler",
+    "the webhook endpoint was deleted there": "der Webhook wurde dort gelöscht",
+    "the webhook endpoint was disabled there": "der Webhook wurde dort abgeschaltet",
+  },
+  rule: {
+    "one member confirms": "ein Mitglied bestätigt",
+    "two members confirm a batch with more than # minor units in a currency": "zwei Mitglieder bestätigen eine Sammelzahlung von mehr als # kleinsten Einheiten in einer Währung",
   },
 };
 
-/** The words for a programme whose name is not known. */
-const unnamed: Partial<Record<Language, string>> = { de: "Ein Programm" };
+/** The words for names that are not known. */
+const unnamed = { program: "Ein Programm", partner: "Ein Partner", user: "Ein Mitglied" };
 
 /** The title and the body of a notification in a language. The service writes them in English. */
-export function sentenceOf({ type, title, body, facts }: Notification, language: Language, f: Format): { title: string; body: string } {
-  const templates = sentences[language]?.[type];
+export function sentenceOf(
+  { type, title, body, facts }: Notification,
+  kind: BrowserSession["kind"],
+  language: Language,
+  f: Format,
+): { title: string; body: string } {
+  const templates = sentences[language]?.[kind][type];
   if (!templates) return { title, body };
-  const known: Record<string, string> = { program: unnamed[language] ?? "", ...facts };
+  const known: Record<string, string> = { ...unnamed, ...facts };
   const [own, text] = templates.map((template) =>
     template
       .replace(/\[([^\]]*)\]/g, (_, part: string) => (placeholdersOf(part).every((name) => known[name]) ? part : ""))
-      .replace(/\{(\w+)\}/g, (_, name: string) => inWords(known[name] ?? "", f)),
+      .replace(/\{(\w+)\}/g, (_, name: string) => inWords(name, known[name] ?? "", f)),
   );
   return { title: own ?? title, body: text ?? body };
 }
@@ -65,7 +71,9 @@ function placeholdersOf(text: string): string[] {
 }
 
 /** Amounts are facts such as "12.50 EUR". */
-function inWords(fact: string, f: Format): string {
+function inWords(name: string, fact: string, f: Format): string {
   const [, amount, currency] = /^(-?\d+(?:\.\d+)?) ([A-Z]{3})$/.exec(fact) ?? [];
-  return amount && currency ? f.money(Number(amount.replace(".", "")), currency) : fact;
+  if (amount && currency) return f.money(Number(amount.replace(".", "")), currency);
+  const number = /\d+/.exec(fact)?.[0] ?? "";
+  return words[name]?.[fact] ?? words[name]?.[fact.replace(number, "#")]?.replace("#", f.number(Number(number))) ?? fact;
 }
