@@ -87,6 +87,11 @@ export class BrowserSession {
     if (this.state.status === "in") this.set({ ...this.state, user: { ...this.state.user, ...user } });
   }
 
+  /** Takes over a change of the workspace that this tab has made. */
+  changeWorkspace(workspace: NonNullable<OpenedSession["workspace"]>): void {
+    if (this.state.status === "in") this.set({ ...this.state, workspace });
+  }
+
   /** Ends the session in this tab and the others after the account was erased. */
   forget(): void {
     this.close(false);

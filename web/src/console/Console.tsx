@@ -49,8 +49,16 @@ const areas: Record<string, ComponentType> = {
   "/webhooks": lazy(() => import("./webhooks/Webhooks")),
   "/webhooks/:id": lazy(() => import("./webhooks/WebhookDetail")),
   "/notifications": lazy(() => import("../app/notifications/Notifications")),
+  "/settings/workspace": lazy(() => import("./settings/Workspace")),
+  "/settings/members": lazy(() => import("./team/Members")),
+  "/settings/branding": lazy(() => import("./branding/Branding")),
   "/settings/tracking": lazy(() => import("./tracking/Tracking")),
   "/settings/api-keys": lazy(() => import("./keys/ApiKeys")),
+  "/settings/service-tokens": lazy(() => import("./keys/ServiceTokens")),
+  "/settings/mail-log": lazy(() => import("./logs/MailLog")),
+  "/settings/audit-log": lazy(() => import("./logs/AuditLog")),
+  "/settings/privacy": lazy(() => import("./settings/Privacy")),
+  "/settings/test-data": lazy(() => import("./settings/TestData")),
   "/settings/account": lazy(() => import("./settings/Account")),
 };
 

@@ -20,7 +20,7 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/conversions", text: t.areas.conversions, icon: "cart", isRare: true },
         { address: "/fraud", text: t.areas.fraud, icon: "shield", isRare: true },
         { address: "/webhooks", text: t.areas.webhooks, icon: "plug", isRare: true },
-        { address: "/settings/tracking", text: t.areas.settings, icon: "cog", within: "/settings", isRare: true },
+        { address: "/settings/workspace", text: t.areas.settings, icon: "cog", within: "/settings", isRare: true },
       ]}
       settings="/settings/account"
       notice={<SecondFactorNotice />}

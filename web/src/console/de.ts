@@ -1,13 +1,16 @@
 import shared from "../i18n/de";
+import branding from "./branding/de";
 import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
 import fraud from "./fraud/de";
 import keys from "./keys/de";
+import logs from "./logs/de";
 import partners from "./partners/de";
 import payouts from "./payouts/de";
 import programs from "./programs/de";
-import settingsPages from "./settings/de";
+import settings from "./settings/de";
+import team from "./team/de";
 import tracking from "./tracking/de";
 import webhooks from "./webhooks/de";
 
@@ -155,7 +158,10 @@ const de: typeof en = {
   ...programs,
   ...tracking,
   keys,
-  settingsPages,
+  ...settings,
+  team,
+  branding,
+  logs,
 };
 
 export default de;

@@ -1,12 +1,15 @@
 import shared from "../i18n/en";
+import branding from "./branding/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
 import fraud from "./fraud/en";
 import keys from "./keys/en";
+import logs from "./logs/en";
 import partners from "./partners/en";
 import payouts from "./payouts/en";
 import programs from "./programs/en";
-import settingsPages from "./settings/en";
+import settings from "./settings/en";
+import team from "./team/en";
 import tracking from "./tracking/en";
 import webhooks from "./webhooks/en";
 
@@ -154,7 +157,10 @@ const en = {
   ...programs,
   ...tracking,
   keys,
-  settingsPages,
+  ...settings,
+  team,
+  branding,
+  logs,
 };
 
 export default en;

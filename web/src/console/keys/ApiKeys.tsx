@@ -130,7 +130,7 @@ function CreateKey({ onCreated, onClose }: { onCreated: (secret: string) => void
 }
 
 /** The hours for which the old key continues to work. */
-const graces = [0, 1, 24, 72];
+export const graces = [0, 1, 24, 72];
 
 function RollKey({ target, onCreated, onClose }: { target: Pick<Key, "id" | "name" | "prefix">; onCreated: (secret: string) => void; onClose: () => void }) {
   const { api } = useApp();

@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 import { Link } from "react-aria-components/Link";
 import { useLocation } from "wouter";
 
+import { useApp } from "../../app/app";
 import kit from "../../kit/kit.module.css";
 import { Page } from "../../kit/page";
 import { type Operation, useCan } from "../can";
@@ -10,20 +11,29 @@ import { useTexts } from "../texts";
 
 /** The pages of the settings in their order, each with an operation that its readers may call. */
 const pages: [address: string, page: keyof Texts["settingsPages"]["pages"], operation: Operation][] = [
+  ["/settings/workspace", "workspace", "GetWorkspace"],
+  ["/settings/members", "members", "ListMembers"],
+  ["/settings/branding", "branding", "GetBranding"],
   ["/settings/tracking", "tracking", "GetProcessorConnection"],
   ["/settings/api-keys", "keys", "GetApiKeys"],
+  ["/settings/service-tokens", "tokens", "ListServiceTokens"],
+  ["/settings/mail-log", "mailLog", "ListNotificationLog"],
+  ["/settings/audit-log", "auditLog", "ListAuditLog"],
+  ["/settings/privacy", "privacy", "EraseBuyer"],
+  ["/settings/test-data", "testData", "DeleteTestData"],
 ];
 
 /** A page of the settings of the workspace, with links to the others that the member may see. */
 export function SettingsPage({ title, about, actions, children }: { title: string; about?: ReactNode; actions?: ReactNode; children: ReactNode }) {
   const { t } = useTexts();
   const can = useCan();
+  const { mode } = useApp();
   const [path] = useLocation();
   return (
     <Page title={title} about={about} actions={actions}>
       <nav className={kit.pills} aria-label={t.areas.settings}>
         {pages
-          .filter(([, , operation]) => can(operation))
+          .filter(([, page, operation]) => can(operation) && (page !== "testData" || mode === "test"))
           .map(([address, page]) => (
             <Link key={address} href={address} className={kit.pill} aria-current={address === path ? "page" : undefined}>
               {t.settingsPages.pages[page]}
