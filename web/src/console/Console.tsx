@@ -32,12 +32,14 @@ const loggedOut: Record<string, ComponentType> = {
 /** The pages of a member who is logged in. Each area is loaded when it is opened. */
 const areas: Record<string, ComponentType> = {
   "/": lazy(() => import("./overview/Overview")),
+  "/analytics": lazy(() => import("./analytics/Analytics")),
   "/commissions": lazy(() => import("./commissions/Commissions")),
   "/commissions/:id": lazy(() => import("./commissions/CommissionDetail")),
   "/conversions": lazy(() => import("./conversions/Conversions")),
   "/conversions/:id": lazy(() => import("./conversions/ConversionDetail")),
   "/fraud": lazy(() => import("./fraud/Fraud")),
   "/partners": lazy(() => import("./partners/Partners")),
+  "/partners/:id": lazy(() => import("./partners/FindPartner")),
   "/programs": lazy(() => import("./programs/Programs")),
   "/programs/new": lazy(() => import("./programs/NewProgram")),
   "/programs/:id": lazy(() => import("./programs/ProgramDetail")),

@@ -13,6 +13,7 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
     <Shell
       areas={[
         { address: "/", text: t.areas.overview, icon: "home" },
+        { address: "/analytics", text: t.areas.analytics, icon: "chart", isRare: true },
         { address: "/commissions", text: t.areas.commissions, icon: "coins" },
         { address: "/partners", text: t.areas.partners, icon: "people" },
         { address: "/payouts", text: t.areas.payouts, icon: "payout" },

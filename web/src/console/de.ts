@@ -1,5 +1,6 @@
 import shared from "../i18n/de";
 import branding from "./branding/de";
+import analytics from "./analytics/de";
 import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
@@ -62,6 +63,7 @@ const de: typeof en = {
   roles: { ...shared.roles, viewer: "Betrachter" },
   method: { ...shared.method, manual: "Von Hand", external: "Außerhalb der Konsole" },
   areas: {
+    analytics: "Auswertung",
     overview: "Überblick",
     commissions: "Provisionen",
     partners: "Partner",
@@ -100,8 +102,6 @@ const de: typeof en = {
     activity: "Verlauf",
     revenue: "Umsatz",
     commissions: "Provisionen",
-    rate: "Konversionsrate",
-    return: "Ertrag",
     times: (times) => `${times}×`,
     change: (change) => `${change} zum Zeitraum davor`,
     noChange: "Kein Vergleich",
@@ -149,6 +149,7 @@ const de: typeof en = {
     no_click_signals: "Eine Gutscheinseite bekam den Verkauf durch einen Code ohne Klick",
     refund_rate: "Viele Verkäufe des Partners wurden erstattet",
   },
+  analytics,
   commissions,
   conversions,
   fraud,

@@ -1,5 +1,6 @@
 import shared from "../i18n/en";
 import branding from "./branding/en";
+import analytics from "./analytics/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
 import fraud from "./fraud/en";
@@ -61,6 +62,7 @@ const en = {
   roles: { ...shared.roles, viewer: "Viewer" },
   method: { ...shared.method, manual: "By hand", external: "Outside of the console" },
   areas: {
+    analytics: "Analytics",
     overview: "Overview",
     commissions: "Commissions",
     partners: "Partners",
@@ -99,8 +101,6 @@ const en = {
     activity: "Activity",
     revenue: "Revenue",
     commissions: "Commissions",
-    rate: "Conversion rate",
-    return: "Return",
     times: (times: string) => `${times}×`,
     change: (change: string) => `${change} to the period before`,
     noChange: "No comparison",
@@ -148,6 +148,7 @@ const en = {
     no_click_signals: "A coupon site was credited by a code without a click",
     refund_rate: "Many of the partner’s sales were refunded",
   },
+  analytics,
   commissions,
   conversions,
   fraud,

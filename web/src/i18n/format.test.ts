@@ -72,3 +72,9 @@ test("typed amounts are read in the decimals of the currency", () => {
     assert.equal(minorUnits(text, digits), want, text);
   }
 });
+
+test("months and countries have names, and what is no country is shown as it is", () => {
+  assert.equal(new Format("en", "Europe/Berlin").month("2026-10-31T23:00:00Z"), "Nov 2026");
+  assert.equal(new Format("de", "UTC").country("AT"), "Österreich");
+  assert.equal(new Format("en", "UTC").country("T1"), "T1");
+});

@@ -46,6 +46,11 @@ export class Format {
     return new Intl.DateTimeFormat(this.language, { day: "numeric", month: "short", timeZone: this.timeZone }).format(new Date(time));
   }
 
+  /** The month of a time, with its year. */
+  month(time: string): string {
+    return new Intl.DateTimeFormat(this.language, { month: "short", year: "numeric", timeZone: this.timeZone }).format(new Date(time));
+  }
+
   /** A time to the minute, with its zone. */
   time(time: string): string {
     return new Intl.DateTimeFormat(this.language, {
@@ -57,6 +62,12 @@ export class Format {
       timeZoneName: "short",
       timeZone: this.timeZone,
     }).format(new Date(time));
+  }
+
+  /** The name of a country by its code (ISO 3166). */
+  country(code: string): string {
+    if (!/^[A-Z]{2}$/.test(code)) return code;
+    return new Intl.DisplayNames(this.language, { type: "region" }).of(code) ?? code;
   }
 
   /** The time since or until a time, for example "2 days ago". */

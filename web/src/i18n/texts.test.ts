@@ -23,7 +23,7 @@ const same = [
   ...["areas.webhooks", "webhooks.title", "webhooks.one", "webhooks.httpStatus", "payouts.partner", "payouts.inCurrency", "payouts.formats.paypal", "payouts.formats.wise", "payouts.format"],
   ...["branding.logo", "branding.website", "keys.tokens.token", "logs.audit.nouns.link", "logs.audit.nouns.participant", "logs.audit.nouns.webhook"],
   ...["settingsPages.pages.members", "team.title", "testData.counts.links", "testData.counts.notificationLogs"],
-  ...["fraud.partner", "links.partner", "codes.stripe", "stripe.address", "tracking.tabs.stripe"],
+  ...["analytics.dimensions.browser", "analytics.dimensions.link", "analytics.dimensions.participant", "fraud.partner", "links.partner", "codes.stripe", "stripe.address", "tracking.tabs.stripe"],
 ];
 
 test("German has another text for each English one", () => {

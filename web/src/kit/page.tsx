@@ -148,12 +148,15 @@ export function Table<T extends { id: string }>({
   columns,
   rows,
   selection,
+  largestFirst,
   stale = false,
 }: {
   caption: string;
   columns: Column<T>[];
   rows: T[];
   selection?: Selection<T>;
+  /** The field by which the rows are sorted if the user chooses none, for a list that the service sorts only with the largest first. */
+  largestFirst?: string;
   /** Whether the rows are those of the page before, while the next page is being loaded. */
   stale?: boolean;
 }) {
@@ -167,7 +170,7 @@ export function Table<T extends { id: string }>({
             {selection && <td />}
             {columns.map((column) =>
               column.sortBy ? (
-                <SortHeader key={column.name} name={column.name} sortBy={column.sortBy} number={column.number} />
+                <SortHeader key={column.name} name={column.name} sortBy={column.sortBy} number={column.number} largestFirst={largestFirst} />
               ) : (
                 <th key={column.name} scope="col" aria-sort={column.sorted ? "descending" : undefined} className={column.number ? css.number : undefined}>
                   {column.name}
@@ -204,13 +207,12 @@ export function Table<T extends { id: string }>({
 }
 
 /** A column by which the user can sort: first the largest or newest, then the smallest or oldest. */
-function SortHeader({ name, sortBy, number }: { name: string; sortBy: string; number?: boolean | undefined }) {
-  const [sort, setSort] = useParameter("sort");
-  const current = sort || "-createdAt";
+function SortHeader({ name, sortBy, number, largestFirst }: { name: string; sortBy: string; number: boolean | undefined; largestFirst: string | undefined }) {
+  const [current, setSort] = useParameter("sort", `-${largestFirst ?? "createdAt"}`);
   const order = current === `-${sortBy}` ? "descending" : current === sortBy ? "ascending" : undefined;
   return (
     <th scope="col" aria-sort={order} className={number ? css.number : undefined}>
-      <button type="button" onClick={() => setSort(order === "descending" ? sortBy : `-${sortBy}`)}>
+      <button type="button" onClick={() => setSort(order === "descending" && !largestFirst ? sortBy : `-${sortBy}`)}>
         {name}
         <span aria-hidden>{order === "descending" ? " ↓" : order === "ascending" ? " ↑" : " ↕"}</span>
       </button>

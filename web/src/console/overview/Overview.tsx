@@ -1,16 +1,16 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 
-import { Activity } from "../../app/Activity";
-import { useParameter } from "../../app/address";
+import { Activity, type Period } from "../../app/Activity";
 import { unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
-import { Select } from "../../kit/choices";
 import { Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Stat, Stats, Table } from "../../kit/page";
-import { ProgramFilter } from "../ProgramFilter";
+import { measureText } from "../analytics/measures";
+import { Value } from "../analytics/Value";
+import { PeriodFilters, usePeriod } from "../PeriodFilters";
 import { useTexts } from "../texts";
-import { changeOf, daysBefore, periods } from "./period";
+import { changeOf } from "./period";
 import { SetUp, useProgress } from "./SetUp";
 import { ToDo } from "./ToDo";
 
@@ -33,21 +33,10 @@ export default function Overview() {
   );
 }
 
-/** The filters of the analytics in the address, as the API names them. */
-function useFilters() {
-  const { f } = useTexts();
-  const [days] = useParameter("days", "30");
-  const [programId] = useParameter("program");
-  const today = f.isoDay(new Date());
-  const length = periods.find((period) => period === days) ?? "30";
-  return { dateFrom: daysBefore(today, Number(length) - 1), dateTo: today, timezone: f.timeZone, ...(programId && { programId }) };
-}
-
 function Numbers() {
   const { api, mode } = useApp();
-  const { t, f } = useTexts();
-  const [days, setDays] = useParameter("days", "30");
-  const filters = useFilters();
+  const { t } = useTexts();
+  const filters = usePeriod();
   const query = useQuery({
     queryKey: [mode, "activity", filters],
     queryFn: async () => {
@@ -60,20 +49,12 @@ function Numbers() {
   });
   return (
     <>
-      <div className={kit.filters}>
-        <Select
-          label={t.overview.period}
-          options={periods.map((period): [string, string] => [period, t.overview.days(f.number(Number(period)))])}
-          value={days}
-          onChange={(key) => setDays(String(key))}
-        />
-        <ProgramFilter />
-      </div>
+      <PeriodFilters />
       <Activity title={t.overview.activity} query={query} amount={{ field: "revenueCents", name: t.overview.revenue }}>
         {(summary) => <Totals summary={summary} />}
       </Activity>
-      <Top dimension="participant" />
-      <Top dimension="link" />
+      <Top dimension="participant" activity={query} />
+      <Top dimension="link" activity={query} />
     </>
   );
 }
@@ -91,16 +72,9 @@ function Totals({ summary }: { summary: Schemas["AnalyticsSummary"] }) {
   return (
     <>
       <Stats>
-        <Stat name={t.activity.clicks} value={f.number(metrics.clicks)} note={change("clicks")} />
-        <Stat name={t.activity.conversions} value={f.number(metrics.conversions)} note={change("conversions")} />
-        <Stat name={t.overview.revenue} value={f.money(metrics.revenueCents, currency)} note={change("revenueCents")} />
-        <Stat name={t.overview.commissions} value={f.money(metrics.commissionCents, currency)} note={change("commissionCents")} />
-        <Stat name={t.overview.rate} value={metrics.conversionRate === null ? "–" : f.percent(metrics.conversionRate * 10_000)} note={change("conversionRate")} />
-        <Stat
-          name={t.overview.return}
-          value={metrics.returnOnCommission === null ? "–" : t.overview.times(f.number(Math.round(metrics.returnOnCommission * 10) / 10))}
-          note={change("returnOnCommission")}
-        />
+        {(["clicks", "conversions", "revenueCents", "commissionCents", "conversionRate", "returnOnCommission"] as const).map((measure) => (
+          <Stat key={measure} name={t.analytics.measures[measure].name} value={measureText(measure, metrics[measure], currency, t, f)} note={change(measure)} />
+        ))}
       </Stats>
       {others.length > 0 && (
         <p className={kit.muted}>
@@ -113,44 +87,44 @@ function Totals({ summary }: { summary: Schemas["AnalyticsSummary"] }) {
   );
 }
 
-/** The partners or links with the largest revenue in the period. */
-function Top({ dimension }: { dimension: "participant" | "link" }) {
+/** The partners or links with the largest revenue in the period. The totals of the activity say what the currency is. */
+function Top({ dimension, activity }: { dimension: "participant" | "link"; activity: UseQueryResult<Period> }) {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
-  const filters = useFilters();
+  const filters = usePeriod();
   const query = useQuery({
     queryKey: [mode, "top", dimension, filters],
     queryFn: async () => {
       const params = { query: { ...filters, groupBy: dimension, metric: "revenueCents" as const, pageSize: 5 } };
-      const [breakdown, summary] = await Promise.all([
-        api.GET("/api/v1/analytics/breakdown", { params }),
-        api.GET("/api/v1/analytics/summary", { params: { query: filters } }),
-      ]);
-      const { rows } = unwrap(breakdown) as Schemas["AnalyticsBreakdown"];
-      return { rows: rows.filter(({ value }) => value !== null), currency: unwrap(summary).currency };
+      const { rows } = unwrap(await api.GET("/api/v1/analytics/breakdown", { params })) as Schemas["AnalyticsBreakdown"];
+      return rows.filter(({ value }) => value !== null);
     },
   });
   const title = t.overview.top[dimension];
   return (
     <Card title={title}>
-      <Loaded query={query}>
-        {({ rows, currency }) =>
-          rows.length === 0 ? (
-            <p className={kit.muted}>{t.overview.nothing}</p>
-          ) : (
-            <Table
-              caption={title}
-              rows={rows.map((row) => ({ ...row, id: row.value ?? "" }))}
-              columns={[
-                { name: t.overview.name[dimension], cell: (row) => row.label, lead: true },
-                { name: t.activity.clicks, cell: (row) => f.number(row.clicks), number: true },
-                { name: t.activity.conversions, cell: (row) => f.number(row.conversions), number: true },
-                { name: t.overview.revenue, cell: (row) => f.money(row.revenueCents, currency), number: true, sorted: true },
-                { name: t.overview.commissions, cell: (row) => f.money(row.commissionCents, currency), number: true },
-              ]}
-            />
-          )
-        }
+      <Loaded query={activity}>
+        {({ summary: { currency } }) => (
+          <Loaded query={query}>
+            {(rows) =>
+              rows.length === 0 ? (
+                <p className={kit.muted}>{t.overview.nothing}</p>
+              ) : (
+                <Table
+                  caption={title}
+                  rows={rows.map((row) => ({ ...row, id: row.value ?? "" }))}
+                  columns={[
+                    { name: t.overview.name[dimension], cell: (row) => <Value {...row} dimension={dimension} />, lead: true },
+                    { name: t.activity.clicks, cell: (row) => f.number(row.clicks), number: true },
+                    { name: t.activity.conversions, cell: (row) => f.number(row.conversions), number: true },
+                    { name: t.overview.revenue, cell: (row) => f.money(row.revenueCents, currency), number: true, sorted: true },
+                    { name: t.overview.commissions, cell: (row) => f.money(row.commissionCents, currency), number: true },
+                  ]}
+                />
+              )
+            }
+          </Loaded>
+        )}
       </Loaded>
     </Card>
   );

@@ -1,5 +1,5 @@
-/** The periods of the overview, by their numbers of days. */
-export const periods = ["7", "30", "90"] as const;
+/** The periods of the overview and the analytics, by their numbers of days. */
+export const periods = ["7", "30", "90", "365"] as const;
 
 /** The day that is a number of days before another one, as YYYY-MM-DD. */
 export function daysBefore(day: string, days: number): string {
