@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import type { components } from "../../../clients/typescript/src/schema.js";
 import type { Tone } from "../kit/feedback";
 import { pageSize } from "../kit/page";
+import { unwrap } from "./app";
 import { get } from "./request";
 
 export type Schemas = components["schemas"];
@@ -27,6 +28,11 @@ export function pageOf(page: number) {
 /** Whether the total of a list is a lower bound. */
 export function isCapped(response: Response): boolean {
   return response.headers.get("Total-Capped") === "true";
+}
+
+/** The page of a list that a call returns, and whether its total is a lower bound. */
+export function listOf<T extends object>(result: { data?: T; error?: unknown; response: Response }): NonNullable<T> & { capped: boolean } {
+  return { ...unwrap(result), capped: isCapped(result.response) };
 }
 
 /** The tone of a status of a commission, payout or participation. */

@@ -1,4 +1,4 @@
-import { createContext, type ReactNode, useContext, useState } from "react";
+import { createContext, type ReactNode, useContext, useEffect, useRef, useState } from "react";
 import { Button as AriaButton, type ButtonProps as AriaButtonProps } from "react-aria-components/Button";
 import { CheckboxButton, CheckboxField, type CheckboxFieldProps } from "react-aria-components/Checkbox";
 import { FieldError } from "react-aria-components/FieldError";
@@ -9,6 +9,7 @@ import { Text } from "react-aria-components/Text";
 import { TextArea } from "react-aria-components/TextArea";
 import { TextField as AriaTextField, type TextFieldProps } from "react-aria-components/TextField";
 
+import { useParameter } from "../app/address";
 import { useTexts } from "../app/texts";
 import css from "./kit.module.css";
 
@@ -87,6 +88,21 @@ export function TextField({ label, hint, lines, placeholder, type, ...props }: F
       <FieldError className={css.fault}>{fault}</FieldError>
     </AriaTextField>
   );
+}
+
+/** A filter by a text, which is a parameter of the address. The list is loaded when the user stops typing. */
+export function SearchField({ parameter = "search", ...props }: Omit<FieldProps, "type" | "value" | "onChange"> & { parameter?: string }) {
+  const [search, setSearch] = useParameter(parameter);
+  const [text, setText] = useState(search);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => setText(search), [search]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const change = (text: string) => {
+    setText(text);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setSearch(text), 300);
+  };
+  return <TextField {...props} type="search" value={text} onChange={change} />;
 }
 
 export function Checkbox({ children, ...props }: Omit<CheckboxFieldProps, "className" | "children"> & { children?: ReactNode }) {

@@ -206,6 +206,36 @@ export function Table<T extends { id: string }>({
   );
 }
 
+/** What can be done with the selected rows of a table, and the choice of all rows. It stays visible while the table scrolls. */
+export function BulkBar({
+  ids,
+  selected,
+  onSelect,
+  label,
+  fields,
+  children,
+}: {
+  /** The rows that can be selected. */
+  ids: string[];
+  selected: ReadonlySet<string>;
+  onSelect: (ids: ReadonlySet<string>) => void;
+  /** How many rows are selected, or that all can be. */
+  label: string;
+  fields?: ReactNode;
+  /** The buttons. */
+  children: ReactNode;
+}) {
+  return (
+    <div className={css.bulk}>
+      <Checkbox isSelected={ids.length > 0 && ids.every((id) => selected.has(id))} onChange={(all) => onSelect(new Set(all ? ids : []))}>
+        {label}
+      </Checkbox>
+      {fields}
+      <span className={css.actions}>{children}</span>
+    </div>
+  );
+}
+
 /** A column by which the user can sort: first the largest or newest, then the smallest or oldest. */
 function SortHeader({ name, sortBy, number, largestFirst }: { name: string; sortBy: string; number: boolean | undefined; largestFirst: string | undefined }) {
   const [current, setSort] = useParameter("sort", `-${largestFirst ?? "createdAt"}`);

@@ -6,7 +6,7 @@ import { Badge, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, usePage } from "../../kit/page";
 import { unwrap, useApp } from "../app";
-import { isCapped, paged, pageOf, type Schemas } from "../data";
+import { listOf, paged, pageOf, type Schemas } from "../data";
 import { type Texts, useTexts } from "../texts";
 
 type Session = Schemas["AccountSession"];
@@ -25,8 +25,7 @@ export function Sessions() {
     ...paged,
     queryKey: [...sessionsKey, page],
     queryFn: async () => {
-      const result = await api.GET(`/api/v1/auth/${session.kind}/sessions`, { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET(`/api/v1/auth/${session.kind}/sessions`, { params: { query: pageOf(page) } }));
     },
   });
   const reload = async () => {

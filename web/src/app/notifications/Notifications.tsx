@@ -8,7 +8,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Tabs, usePage } from "../../kit/page";
 import { useParameter } from "../address";
 import { unwrap, useApp } from "../app";
-import { isCapped, paged, pageOf, type Schemas } from "../data";
+import { listOf, paged, pageOf, type Schemas } from "../data";
 import { feedOf } from "../live";
 import { useTexts } from "../texts";
 import { Preferences } from "./Preferences";
@@ -44,8 +44,7 @@ function Feed() {
     ...paged,
     queryKey: [mode, "notifications", page],
     queryFn: async () => {
-      const result = await api.GET(feedOf(session), { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET(feedOf(session), { params: { query: pageOf(page) } }));
     },
   });
   const change = useMutation({

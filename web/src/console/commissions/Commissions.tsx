@@ -4,22 +4,22 @@ import { Link } from "react-aria-components/Link";
 
 import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf } from "../../app/data";
-import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
+import { listOf, paged, pageOf } from "../../app/data";
+import { Button, LinkButton, SearchField, TextField } from "../../kit/controls";
 import { Done, Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, Page, Pages, Table, Tabs, usePage, useSort } from "../../kit/page";
+import { BulkBar, Card, Page, Pages, Table, Tabs, usePage, useSort } from "../../kit/page";
 import type { Outcome } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
 import { ExportButton } from "../ExportButton";
 import { ProgramFilter } from "../ProgramFilter";
+import { sumsOf } from "../sums";
 import { useTexts } from "../texts";
 import { CommissionBadge } from "./CommissionBadge";
 import { type Item, useBulk, useReload } from "./decide";
 import { CommissionPanel } from "./CommissionPanel";
 import { RejectDialog } from "./RejectDialog";
-import { sumsOf } from "./sums";
 
 /** The tabs of the page, with their filters. */
 const tabs = {
@@ -99,12 +99,11 @@ function Counted({ stats }: { stats: { needsReviewCount: number; byStatus: Recor
 
 function Filters() {
   const { t } = useTexts();
-  const [search, setSearch] = useParameter("search");
   const [from, setFrom] = useParameter("from");
   const [to, setTo] = useParameter("to");
   return (
     <div className={kit.filters}>
-      <TextField type="search" label={t.filter.search} value={search} onChange={setSearch} />
+      <SearchField label={t.filter.search} />
       <ProgramFilter />
       <TextField type="date" label={t.filter.from} value={from} onChange={setFrom} />
       <TextField type="date" label={t.filter.to} value={to} onChange={setTo} />
@@ -128,8 +127,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
     ...paged,
     queryKey: [mode, "commissions", tab, filters, sort, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/commissions", { params: { query: { ...filters, ...tabs[tab], ...sort, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/commissions", { params: { query: { ...filters, ...tabs[tab], ...sort, ...pageOf(page) } } }));
     },
     refetchInterval: liveInterval,
   });
@@ -228,21 +226,21 @@ function Decide({
   return (
     <>
       {approve.isError && <Failure error={approve.error} retry={() => approve.mutate()} />}
-      <div className={kit.bulk}>
-        <Checkbox isSelected={chosen.length === rows.length} onChange={(all) => onSelect(new Set(all ? rows.map(({ id }) => id) : []))}>
-          {chosen.length > 0 ? t.commissions.selected(f.number(chosen.length), sums) : t.commissions.selectAll}
-        </Checkbox>
-        <span className={kit.actions}>
-          {tab !== "approved" && (
-            <Button kind="primary" isDisabled={chosen.length === 0} isPending={approve.isPending} onPress={() => approve.mutate()}>
-              {t.commissions.approve}
-            </Button>
-          )}
-          <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setRejecting(true)}>
-            {t.commissions.reject}
+      <BulkBar
+        ids={rows.map(({ id }) => id)}
+        selected={selected}
+        onSelect={onSelect}
+        label={chosen.length > 0 ? t.commissions.selected(f.number(chosen.length), sums) : t.commissions.selectAll}
+      >
+        {tab !== "approved" && (
+          <Button kind="primary" isDisabled={chosen.length === 0} isPending={approve.isPending} onPress={() => approve.mutate()}>
+            {t.commissions.approve}
           </Button>
-        </span>
-      </div>
+        )}
+        <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setRejecting(true)}>
+          {t.commissions.reject}
+        </Button>
+      </BulkBar>
       {rejecting && (
         <RejectDialog
           title={t.commissions.rejectTitle(f.number(chosen.length), sums)}

@@ -2,10 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { LinkButton, TextField } from "../../kit/controls";
+import { LinkButton, SearchField, TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, pageSize, Table, usePage } from "../../kit/page";
@@ -45,8 +45,7 @@ export default function Conversions() {
     ...paged,
     queryKey: [mode, "conversions", filters, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/conversions", { params: { query: { ...filters, page, page_size: pageSize } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/conversions", { params: { query: { ...filters, page, page_size: pageSize } } }));
     },
     refetchInterval: liveInterval,
   });
@@ -97,14 +96,13 @@ export default function Conversions() {
 
 function Filters() {
   const { t } = useTexts();
-  const [order, setOrder] = useParameter("order");
   const [credited, setCredited] = useParameter("credited");
   const [flagged, setFlagged] = useParameter("flagged");
   const [from, setFrom] = useParameter("from");
   const [to, setTo] = useParameter("to");
   return (
     <div className={kit.filters}>
-      <TextField type="search" label={t.conversions.order} value={order} onChange={setOrder} />
+      <SearchField parameter="order" label={t.conversions.order} />
       <Select
         label={t.conversions.credited}
         options={[

@@ -3,14 +3,14 @@ import { useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
-import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
+import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Badge, Done, Empty, Loaded } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
-import { Card, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
+import { BulkBar, Card, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
 import { type Outcome, outcomeOf } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval, useReloadOf } from "../data";
@@ -52,8 +52,7 @@ function Events({ status }: { status: (typeof statuses)[number] }) {
     ...paged,
     queryKey: [mode, "fraud", status, programId, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/fraud/events", { params: { query: { status, ...(programId && { programId }), ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/fraud/events", { params: { query: { status, ...(programId && { programId }), ...pageOf(page) } } }));
     },
     refetchInterval: liveInterval,
   });
@@ -143,20 +142,20 @@ function Decide({
   const [outcome, setOutcome] = useState<"confirmed" | "dismissed" | null>(null);
   const chosen = rows.filter(({ id }) => selected.has(id)).map(({ id }) => id);
   return (
-    <div className={kit.bulk}>
-      <Checkbox isSelected={chosen.length === rows.length} onChange={(all) => onSelect(new Set(all ? rows.map(({ id }) => id) : []))}>
-        {chosen.length > 0 ? t.fraud.selected(f.number(chosen.length)) : t.commissions.selectAll}
-      </Checkbox>
-      <span className={kit.actions}>
-        <Button isDisabled={chosen.length === 0} onPress={() => setOutcome("dismissed")}>
-          {t.fraud.dismiss}
-        </Button>
-        <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setOutcome("confirmed")}>
-          {t.fraud.confirm}
-        </Button>
-      </span>
+    <BulkBar
+      ids={rows.map(({ id }) => id)}
+      selected={selected}
+      onSelect={onSelect}
+      label={chosen.length > 0 ? t.fraud.selected(f.number(chosen.length)) : t.commissions.selectAll}
+    >
+      <Button isDisabled={chosen.length === 0} onPress={() => setOutcome("dismissed")}>
+        {t.fraud.dismiss}
+      </Button>
+      <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setOutcome("confirmed")}>
+        {t.fraud.confirm}
+      </Button>
       {outcome && <DecideDialog ids={chosen} outcome={outcome} onDone={onDone} onClose={() => setOutcome(null)} />}
-    </div>
+    </BulkBar>
   );
 }
 

@@ -2,14 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, pageOf, paged, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, Checkbox, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Badge, Done, Empty, Failure, Loaded } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
-import { Card, Facts, Pages, usePage } from "../../kit/page";
+import { BulkBar, Card, Facts, Pages, usePage } from "../../kit/page";
 import { outcomeOf } from "../bulk";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
@@ -42,10 +42,11 @@ export function Applications({ program }: { program: Program }) {
     ...paged,
     queryKey: [mode, "partners", program.id, "applications", page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/programs/{programId}/partners", {
-        params: { path, query: { status: "pending", sortBy: "createdAt", sortOrder: "asc", ...pageOf(page) } },
-      });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(
+        await api.GET("/api/v1/programs/{programId}/partners", {
+          params: { path, query: { status: "pending", sortBy: "createdAt", sortOrder: "asc", ...pageOf(page) } },
+        }),
+      );
     },
     refetchInterval: liveInterval,
   });
@@ -116,27 +117,29 @@ export function Applications({ program }: { program: Program }) {
                   ))}
                 </div>
                 {canDecide && (
-                  <div className={kit.bulk}>
-                    <Checkbox isSelected={chosen.length > 0 && chosen.length === open.length} onChange={(all) => setSelected(new Set(all ? open : []))}>
-                      {chosen.length > 0 ? t.partners.selected(f.number(chosen.length)) : t.commissions.selectAll}
-                    </Checkbox>
-                    {groups.length > 0 && (
-                      <Select
-                        label={t.partners.approveInto}
-                        options={[["", t.partners.noGroup], ...groups.map(({ id, name }): [string, string] => [id, name])]}
-                        value={group}
-                        onChange={(key) => setGroup(String(key))}
-                      />
-                    )}
-                    <span className={kit.actions}>
-                      <Button kind="primary" isDisabled={chosen.length === 0} isPending={pending} onPress={() => void approve(chosen)}>
-                        {t.partners.approve}
-                      </Button>
-                      <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setRejecting(chosen)}>
-                        {t.partners.reject}
-                      </Button>
-                    </span>
-                  </div>
+                  <BulkBar
+                    ids={open}
+                    selected={selected}
+                    onSelect={setSelected}
+                    label={chosen.length > 0 ? t.partners.selected(f.number(chosen.length)) : t.commissions.selectAll}
+                    fields={
+                      groups.length > 0 && (
+                        <Select
+                          label={t.partners.approveInto}
+                          options={[["", t.partners.noGroup], ...groups.map(({ id, name }): [string, string] => [id, name])]}
+                          value={group}
+                          onChange={(key) => setGroup(String(key))}
+                        />
+                      )
+                    }
+                  >
+                    <Button kind="primary" isDisabled={chosen.length === 0} isPending={pending} onPress={() => void approve(chosen)}>
+                      {t.partners.approve}
+                    </Button>
+                    <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setRejecting(chosen)}>
+                      {t.partners.reject}
+                    </Button>
+                  </BulkBar>
                 )}
                 <Pages total={total} capped={capped} />
               </>

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, pageOf, paged } from "../../app/data";
+import { listOf, paged, pageOf } from "../../app/data";
 import { Button } from "../../kit/controls";
 import { Empty, Failure, Loaded } from "../../kit/feedback";
 import { Card, Pages, Table, usePage } from "../../kit/page";
@@ -22,8 +22,7 @@ export function Invitations({ program }: { program: Program }) {
     ...paged,
     queryKey: [...key, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/programs/{programId}/partners/invites", { params: { path, query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/partners/invites", { params: { path, query: pageOf(page) } }));
     },
   });
   const revoke = useMutation({

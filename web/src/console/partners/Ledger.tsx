@@ -3,7 +3,7 @@ import { useCallback, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, pageOf, paged } from "../../app/data";
+import { listOf, paged, pageOf } from "../../app/data";
 import { exponent, minorUnits } from "../../i18n/format";
 import { Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
@@ -28,8 +28,7 @@ export function Ledger({ participant, program }: Props) {
     ...paged,
     queryKey: [mode, "partners", program.id, "ledger", participant.id, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/programs/{programId}/partners/{participantId}/ledger", { params: { path, query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/partners/{participantId}/ledger", { params: { path, query: pageOf(page) } }));
     },
   });
   return (

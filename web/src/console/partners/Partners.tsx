@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas, toneOf } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas, toneOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { LinkButton, TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
@@ -87,8 +87,7 @@ function List({ program }: { program: Program }) {
     queryKey: [mode, "partners", program.id, filters, sort, page],
     queryFn: async () => {
       const params = { path: { programId: program.id }, query: { ...filters, ...sort, ...pageOf(page) } };
-      const result = await api.GET("/api/v1/programs/{programId}/partners", { params });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/partners", { params }));
     },
   });
   return (

@@ -8,9 +8,10 @@ import kit from "../../kit/kit.module.css";
 import { Card, Page } from "../../kit/page";
 import { useCan } from "../can";
 import { Confirm, Decided, useDecision } from "../decision";
+import { sumsOf } from "../sums";
 import { useTexts } from "../texts";
 import { BatchBadge } from "./Badges";
-import { type Batch, totalsOf, useBatch, useReload } from "./data";
+import { type Batch, useBatch, useReload } from "./data";
 import { Files } from "./Files";
 import { PayoutList } from "./PayoutList";
 import { Results } from "./Results";
@@ -25,7 +26,7 @@ export default function BatchDetail() {
   return (
     <Page
       title={data?.createdAt ? t.payouts.batchOf(f.date(data.createdAt)) : t.payouts.batch}
-      about={data && `${t.payouts.payoutCount(f.number(data.payoutCount), data.payoutCount === 1)}: ${totalsOf(data.totals, f) || "–"}`}
+      about={data && `${t.payouts.payoutCount(f.number(data.payoutCount), data.payoutCount === 1)}: ${sumsOf(data.totals, f) || "–"}`}
     >
       <Loaded query={query}>
         {(batch) => {
@@ -64,11 +65,11 @@ function State({ batch }: { batch: Batch }) {
   const calls: Record<Action, () => Promise<string>> = {
     confirm: async () => {
       const next = unwrap(await api.POST("/api/v1/payouts/batches/{batchId}/confirm", { params, body: {} }));
-      return next.status === "awaiting_approval" ? t.payouts.confirmedFirst : t.payouts.confirmedNow(totalsOf(next.totals, f));
+      return next.status === "awaiting_approval" ? t.payouts.confirmedFirst : t.payouts.confirmedNow(sumsOf(next.totals, f));
     },
     process: async () => {
       const next = unwrap(await api.POST("/api/v1/payouts/batches/{batchId}/process", { params, body: {} }));
-      return t.payouts.processedNow(totalsOf(next.totals, f));
+      return t.payouts.processedNow(sumsOf(next.totals, f));
     },
     cancel: async () => {
       unwrap(await api.POST("/api/v1/payouts/batches/{batchId}/cancel", { params, body: {} }));
@@ -121,7 +122,7 @@ function State({ batch }: { batch: Batch }) {
       )}
       {dialog && (
         <Confirm
-          title={t.payouts.ask[dialog].title(f.number(open(batch, dialog)), totalsOf(totals, f))}
+          title={t.payouts.ask[dialog].title(f.number(open(batch, dialog)), sumsOf(totals, f))}
           hint={t.payouts.ask[dialog].hint}
           label={t.payouts.ask[dialog].label}
           danger={dialog === "cancel"}

@@ -3,17 +3,17 @@ import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
+import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Done, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card, Pages, Table, usePage } from "../../kit/page";
+import { BulkBar, Card, Pages, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
-import { sumsOf } from "../commissions/sums";
 import { liveInterval } from "../data";
 import { ProgramFilter } from "../ProgramFilter";
+import { sumsOf } from "../sums";
 import { useTexts } from "../texts";
 import { PayoutBadge } from "./Badges";
 import { isOpen, type Payout, statuses } from "./data";
@@ -51,8 +51,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
     ...paged,
     queryKey: [mode, "payouts", "list", batchId, filters, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/payouts", { params: { query: { ...(batchId && { batchId }), ...filters, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/payouts", { params: { query: { ...(batchId && { batchId }), ...filters, ...pageOf(page) } } }));
     },
     refetchInterval: liveInterval,
   });
@@ -167,19 +166,19 @@ function Bulk({
   const sums = sumsOf(chosen, f);
   return (
     <>
-      <div className={kit.bulk}>
-        <Checkbox isSelected={chosen.length === rows.length} onChange={(all) => onSelect(new Set(all ? rows.map(({ id }) => id) : []))}>
-          {chosen.length > 0 ? t.payouts.selected(f.number(chosen.length), sums) : t.payouts.selectAll}
-        </Checkbox>
-        <span className={kit.actions}>
-          <Button kind="primary" isDisabled={chosen.length === 0} onPress={() => setDialog("paid")}>
-            {t.payouts.markPaid}
-          </Button>
-          <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setDialog("failed")}>
-            {t.payouts.markFailed}
-          </Button>
-        </span>
-      </div>
+      <BulkBar
+        ids={rows.map(({ id }) => id)}
+        selected={selected}
+        onSelect={onSelect}
+        label={chosen.length > 0 ? t.payouts.selected(f.number(chosen.length), sums) : t.payouts.selectAll}
+      >
+        <Button kind="primary" isDisabled={chosen.length === 0} onPress={() => setDialog("paid")}>
+          {t.payouts.markPaid}
+        </Button>
+        <Button kind="danger" isDisabled={chosen.length === 0} onPress={() => setDialog("failed")}>
+          {t.payouts.markFailed}
+        </Button>
+      </BulkBar>
       {dialog && (
         <MarkDialog
           outcome={dialog}

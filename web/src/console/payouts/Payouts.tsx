@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { LinkButton } from "../../kit/controls";
 import { Empty, Loaded } from "../../kit/feedback";
@@ -58,8 +58,7 @@ function Batches() {
     ...paged,
     queryKey: [mode, "payouts", "batches", status, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/payouts/batches", { params: { query: { ...(status && { status }), ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/payouts/batches", { params: { query: { ...(status && { status }), ...pageOf(page) } } }));
     },
     refetchInterval: liveInterval,
   });

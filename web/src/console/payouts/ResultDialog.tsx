@@ -7,7 +7,7 @@ import { Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Facts } from "../../kit/page";
-import { sumsOf } from "../commissions/sums";
+import { sumsOf } from "../sums";
 import { useTexts } from "../texts";
 import { type Mark, type Payout, useMarks, useReload } from "./data";
 import { Progress } from "./Progress";

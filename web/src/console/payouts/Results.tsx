@@ -7,8 +7,9 @@ import { Done, Failure } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card } from "../../kit/page";
 import { saveFile } from "../../kit/sharing";
+import { sumsOf } from "../sums";
 import { useTexts } from "../texts";
-import { allPayouts, type Batch, isOpen, type Payout, totalsOf } from "./data";
+import { allPayouts, type Batch, isOpen, type Payout } from "./data";
 import { MarkDialog } from "./MarkDialog";
 import { type Result, checkResults, resultTemplate } from "./result";
 import { ResultDialog } from "./ResultDialog";
@@ -73,7 +74,7 @@ export function Results({ batch }: { batch: Batch }) {
         <summary>{t.payouts.columnsTitle}</summary>
         <p className={kit.muted}>{t.payouts.columnsHint}</p>
       </details>
-      {all && <MarkDialog outcome="paid" count={open} sums={open === batch.payoutCount ? totalsOf(batch.totals, f) : ""} load={load} onDone={finish} onClose={close} />}
+      {all && <MarkDialog outcome="paid" count={open} sums={open === batch.payoutCount ? sumsOf(batch.totals, f) : ""} load={load} onDone={finish} onClose={close} />}
       {file && <ResultDialog {...file} onDone={finish} onClose={() => setFile(null)} />}
     </Card>
   );

@@ -2,7 +2,6 @@ import { useQuery } from "@tanstack/react-query";
 
 import { type Tributary, TributaryError, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
-import type { Format } from "../../i18n/format";
 import { messageOf } from "../../kit/feedback";
 import { liveInterval, useReloadOf } from "../data";
 import { useTexts } from "../texts";
@@ -16,11 +15,6 @@ export const statuses = ["draft", "pending", "processing", "paid", "failed", "ca
 /** Whether a payout waits for its result: it can be marked as paid or failed. */
 export function isOpen({ status }: Pick<Payout, "status">): boolean {
   return status === "pending" || status === "processing";
-}
-
-/** The totals in each currency, for example "$12.00 + €8.50". Currencies are never added. */
-export function totalsOf(totals: Schemas["PayoutTotal"][], f: Format): string {
-  return totals.map(({ amountCents, currency }) => f.money(amountCents, currency)).join(" + ");
 }
 
 /** Returns a function that loads again what a change of a payout changes. */

@@ -3,9 +3,9 @@ import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
+import { Button, LinkButton, SearchField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
@@ -23,15 +23,14 @@ export function Links({ program }: { program: Program }) {
   const { t, f } = useTexts();
   const can = useCan();
   const page = usePage();
-  const [search, setSearch] = useParameter("search");
+  const [search] = useParameter("search");
   const [open, setOpen] = useState<{ view: "form" | "delete"; link: ProgramLink | null } | null>(null);
   const query = useQuery({
     ...paged,
     queryKey: [mode, "programs", program.id, "links", search, page],
     queryFn: async () => {
       const query = { ...(search && { search }), ...pageOf(page) };
-      const result = await api.GET("/api/v1/programs/{programId}/links", { params: { path: { programId: program.id }, query } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/links", { params: { path: { programId: program.id }, query } }));
     },
   });
   const canChange = can("UpdateLink") && program.status !== "archived";
@@ -47,7 +46,7 @@ export function Links({ program }: { program: Program }) {
         )}
       </div>
       <div className={kit.filters}>
-        <TextField type="search" label={t.links.search} value={search} onChange={setSearch} maxLength={50} />
+        <SearchField label={t.links.search} maxLength={50} />
       </div>
       <Loaded query={query}>
         {({ data, total, capped }) =>

@@ -3,9 +3,9 @@ import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas, toneOf } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas, toneOf } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { LinkButton, TextField } from "../../kit/controls";
+import { LinkButton, SearchField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Page, Pages, Table, usePage } from "../../kit/page";
@@ -21,7 +21,6 @@ const statuses = ["draft", "active", "paused", "archived"] as const;
 export default function Programs() {
   const { t } = useTexts();
   const can = useCan();
-  const [search, setSearch] = useParameter("search");
   const [status, setStatus] = useParameter("status");
   const create = can("CreateProgram") && (
     <LinkButton kind="primary" href="/programs/new">
@@ -31,7 +30,7 @@ export default function Programs() {
   return (
     <Page title={t.programs.title} about={t.programs.about} actions={create}>
       <div className={kit.filters}>
-        <TextField type="search" label={t.filter.search} value={search} onChange={setSearch} maxLength={200} />
+        <SearchField label={t.filter.search} maxLength={200} />
         <Select
           label={t.programs.status}
           options={[["", t.filter.all], ...statuses.map((status): [string, string] => [status, t.status.program[status]])]}
@@ -57,8 +56,7 @@ function List() {
     ...paged,
     queryKey: [mode, "programs", filters, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/programs", { params: { query: { ...filters, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs", { params: { query: { ...filters, ...pageOf(page) } } }));
     },
     refetchInterval: liveInterval,
   });

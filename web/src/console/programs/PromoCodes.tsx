@@ -4,9 +4,9 @@ import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Button, LinkButton, SearchField } from "../../kit/controls";
 import { Badge, Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
@@ -24,7 +24,7 @@ export function PromoCodes({ program }: { program: Program }) {
   const can = useCan();
   const page = usePage();
   const reload = useReload();
-  const [search, setSearch] = useParameter("search");
+  const [search] = useParameter("search");
   const [active, setActive] = useParameter("active");
   const [open, setOpen] = useState<{ view: "form" | "delete"; code: PromoCode | null } | null>(null);
   const query = useQuery({
@@ -32,8 +32,7 @@ export function PromoCodes({ program }: { program: Program }) {
     queryKey: [mode, "programs", program.id, "promo-codes", search, active, page],
     queryFn: async () => {
       const query = { ...(search && { search }), ...(active && { active: active === "true" }), ...pageOf(page) };
-      const result = await api.GET("/api/v1/programs/{programId}/promo-codes", { params: { path: { programId: program.id }, query } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/promo-codes", { params: { path: { programId: program.id }, query } }));
     },
   });
   const toggle = useMutation({
@@ -55,7 +54,7 @@ export function PromoCodes({ program }: { program: Program }) {
         )}
       </div>
       <div className={kit.filters}>
-        <TextField type="search" label={t.links.search} value={search} onChange={setSearch} maxLength={100} />
+        <SearchField label={t.links.search} maxLength={100} />
         <Select
           label={t.programs.status}
           options={[

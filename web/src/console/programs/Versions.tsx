@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Button } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Loaded } from "../../kit/feedback";
@@ -21,8 +21,7 @@ export function Versions({ program }: { program: Program }) {
     ...paged,
     queryKey: [mode, "programs", program.id, "versions", page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/programs/{programId}/rules", { params: { path: { programId: program.id }, query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/programs/{programId}/rules", { params: { path: { programId: program.id }, query: pageOf(page) } }));
     },
   });
   // The rules of the programme itself have no versions, only those of the commission.

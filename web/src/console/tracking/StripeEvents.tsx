@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Badge, Empty, Loaded, type Tone } from "../../kit/feedback";
 import { Card, Pages, Table, usePage } from "../../kit/page";
 import { liveInterval } from "../data";
@@ -19,8 +19,7 @@ export function StripeEvents() {
     ...paged,
     queryKey: [mode, "stripe", "events", page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/integrations/{processor}/events", { params: { path: { processor: "stripe" }, query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/integrations/{processor}/events", { params: { path: { processor: "stripe" }, query: pageOf(page) } }));
     },
     refetchInterval: liveInterval,
   });

@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
@@ -36,8 +36,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     queryKey: [mode, "webhooks", "deliveries", webhook.id, filters, page],
     queryFn: async () => {
       const params = { path: { webhookId: webhook.id }, query: { ...filters, ...pageOf(page) } };
-      const result = await api.GET("/api/v1/webhooks/{webhookId}/deliveries", { params });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/webhooks/{webhookId}/deliveries", { params }));
     },
     refetchInterval: liveInterval,
   });

@@ -3,7 +3,7 @@ import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf } from "../../app/data";
+import { listOf, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Empty, Failure, Loaded } from "../../kit/feedback";
@@ -38,8 +38,7 @@ export default function Commissions() {
     queryKey: [mode, "commissions", filters, page],
     queryFn: async () => {
       const parameters = { ...filters, timezone: f.timeZone, ...pageOf(page) };
-      const result = await api.GET("/api/v1/partner/commissions", { params: { query: parameters } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/partner/commissions", { params: { query: parameters } }));
     },
   });
   const csv = useMutation({

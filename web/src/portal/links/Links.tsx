@@ -3,7 +3,7 @@ import { useState } from "react";
 
 import { useParameter } from "../../app/address";
 import { type Tributary, unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
@@ -75,8 +75,7 @@ function FurtherLinks({ program }: { program: Program }) {
     ...paged,
     queryKey: [mode, "links", program.id, page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } }));
     },
   });
   const earned = useQuery({ queryKey: [mode, "links", program.id, "earned"], queryFn: () => earningsOf(api, program.id) });

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, toneOf } from "../../app/data";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, toneOf } from "../../app/data";
 import { LinkButton } from "../../kit/controls";
 import { Badge, Empty, Loaded, Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
@@ -60,8 +60,7 @@ function List() {
     ...paged,
     queryKey: [mode, "payouts", page],
     queryFn: async () => {
-      const result = await api.GET("/api/v1/partner/payouts", { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
+      return listOf(await api.GET("/api/v1/partner/payouts", { params: { query: pageOf(page) } }));
     },
   });
   return (

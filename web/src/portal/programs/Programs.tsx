@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, toneOf } from "../../app/data";
-import { LinkButton, TextField } from "../../kit/controls";
+import { useApp } from "../../app/app";
+import { listOf, paged, pageOf, toneOf } from "../../app/data";
+import { LinkButton, SearchField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, type Column, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
@@ -26,29 +25,11 @@ export default function Programs() {
           ["public", t.programs.find],
         ]}
       />
-      <Search key={scope} />
+      <div className={kit.filters}>
+        <SearchField key={scope} label={t.programs.search} maxLength={100} />
+      </div>
       <List scope={scope} />
     </Page>
-  );
-}
-
-/** The filter by name. The list is loaded when the user stops typing. */
-function Search() {
-  const { t } = useTexts();
-  const [search, setSearch] = useParameter("search");
-  const [text, setText] = useState(search);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => setText(search), [search]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  const change = (text: string) => {
-    setText(text);
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => setSearch(text), 300);
-  };
-  return (
-    <div className={kit.filters}>
-      <TextField type="search" label={t.programs.search} value={text} onChange={change} maxLength={100} />
-    </div>
   );
 }
 
@@ -62,8 +43,7 @@ function List({ scope }: { scope: "mine" | "public" }) {
     queryKey: [mode, "programs", scope, search, page],
     queryFn: async () => {
       const parameters = { scope, ...(search && { search }), ...pageOf(page) };
-      const result = await api.GET("/api/v1/partner/programs", { params: { query: parameters } });
-      return { ...unwrap(result), scope, capped: isCapped(result.response) };
+      return { ...listOf(await api.GET("/api/v1/partner/programs", { params: { query: parameters } })), scope };
     },
   });
   const own: Column<Program>[] = [

@@ -1,4 +1,4 @@
-import type { Format } from "../../i18n/format";
+import type { Format } from "../i18n/format";
 
 /** The sums of amounts in each currency, for example "$12.00 + €8.50". Currencies are never added. */
 export function sumsOf(rows: { amountCents: number; currency: string }[], f: Format): string {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Format } from "../../i18n/format";
+import { Format } from "../i18n/format";
 import { sumsOf } from "./sums";
 
 test("amounts are added only in their own currency", () => {
