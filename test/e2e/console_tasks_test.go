@@ -219,3 +219,56 @@ func (p *tab) chooseFile(name, content string) {
 		return field.dispatchEvent(new Event("change", {bubbles: true}));
 	})()`, content, name))
 }
+
+// testAddMember adds a member who may not pay, and looks at the payouts as this member.
+func testAddMember(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
+	f := sys.newFixture(t, "test", nil)
+	f.payMany(t, 1)
+	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
+	email := uniqueName("max") + "@shop.example"
+	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/members")
+	p.Press("button", "Invite a member")
+	p.Fill("E-mail address", email)
+	p.Press("radio", "Manager")
+	p.wantAccessibleTask()
+	p.Press("button", "Send invitation")
+	p.Find("heading", email+" is invited")
+	invitation := browsertest.Evaluate[string](p.Tab, `document.querySelector("[role=dialog] input[readonly], [role=dialog] code").value ?? document.querySelector("[role=dialog] code").innerText`)
+
+	member := newTab(ctx, t, sys, u)
+	member.open(strings.TrimPrefix(invitation, sys.api))
+	member.Fill("Name", "Max Manager")
+	member.Fill("Password", password)
+	member.Press("button", "Accept invitation")
+	member.Find("heading", "Overview")
+	member.open("/console/test/payouts/batches/" + batch)
+	member.wantText("Check the payouts below.")
+	for _, name := range []string{"Confirm", "Cancel batch"} {
+		if buttons, err := member.Query("button", name); err != nil || len(buttons) > 0 {
+			t.Errorf("a manager sees the button %q (%v)", name, err)
+		}
+	}
+	f.merchant.get(t, "/api/v1/workspace/members").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.1.name": "Max Manager", "data.1.role": "manager"})
+	manager := caller{apiClient: sys.client(), kind: "merchant", email: email}.login(t).inMode("test")
+	manager.post(t, batchesPath+"/"+batch+"/confirm", object{}).wantError(http.StatusForbidden, "FORBIDDEN")
+}
+
+func testEraseBuyer(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
+	f := sys.newFixture(t, "test", nil)
+	sale := f.reportSale(t, f.click(t), object{"metadata": object{"note": "for Bob"}})
+	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/privacy")
+	p.Press("button", "Erase")
+	p.Press("radio", "Transaction id")
+	p.Fill("Transaction id", sale.text("external_transaction_id"))
+	p.Fill("Type DELETE to confirm", "delete")
+	p.Press("button", "Erase")
+	p.wantFault("Type DELETE to confirm", "DELETE")
+	p.wantAccessibleTask()
+	p.Fill("Type DELETE to confirm", "DELETE")
+	p.Press("button", "Erase")
+	p.wantText("The data of the buyer is erased.")
+	erased := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
+	if strings.Contains(erased.body, "Bob") || strings.Contains(erased.body, sale.text("external_transaction_id")) {
+		t.Errorf("the sale is %s after the erasure of the buyer", erased.body)
+	}
+}

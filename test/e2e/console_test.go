@@ -20,6 +20,8 @@ func TestConsole(t *testing.T) {
 		{"roll a key", testRollKey},
 		{"replay deliveries", testReplayDeliveries},
 		{"pay out", testPayOut},
+		{"add a member who cannot pay", testAddMember},
+		{"erase a buyer", testEraseBuyer},
 	}.run(browsertest.Start(t), t, start(t, setup{}))
 }
 

@@ -4,6 +4,7 @@ import { useApp, useSession } from "../app/app";
 import { Shell } from "../app/Shell";
 import { LinkButton } from "../kit/controls";
 import { Notice } from "../kit/feedback";
+import { Search } from "./search/Search";
 import { useTexts } from "./texts";
 
 /** The menu of the console around a page. */
@@ -24,6 +25,7 @@ export default function ConsoleShell({ children }: { children: ReactNode }) {
         { address: "/settings/workspace", text: t.areas.settings, icon: "cog", within: "/settings", isRare: true },
       ]}
       settings="/settings/account"
+      tools={<Search />}
       notice={<SecondFactorNotice />}
     >
       {children}

@@ -1,6 +1,6 @@
 import shared from "../i18n/de";
-import branding from "./branding/de";
 import analytics from "./analytics/de";
+import branding from "./branding/de";
 import commissions from "./commissions/de";
 import conversions from "./conversions/de";
 import type en from "./en";
@@ -10,6 +10,7 @@ import logs from "./logs/de";
 import partners from "./partners/de";
 import payouts from "./payouts/de";
 import programs from "./programs/de";
+import search from "./search/de";
 import settings from "./settings/de";
 import team from "./team/de";
 import tracking from "./tracking/de";
@@ -160,6 +161,7 @@ const de: typeof en = {
   ...tracking,
   keys,
   ...settings,
+  search,
   team,
   branding,
   logs,

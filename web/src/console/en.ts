@@ -1,6 +1,6 @@
 import shared from "../i18n/en";
-import branding from "./branding/en";
 import analytics from "./analytics/en";
+import branding from "./branding/en";
 import commissions from "./commissions/en";
 import conversions from "./conversions/en";
 import fraud from "./fraud/en";
@@ -9,6 +9,7 @@ import logs from "./logs/en";
 import partners from "./partners/en";
 import payouts from "./payouts/en";
 import programs from "./programs/en";
+import search from "./search/en";
 import settings from "./settings/en";
 import team from "./team/en";
 import tracking from "./tracking/en";
@@ -159,6 +160,7 @@ const en = {
   ...tracking,
   keys,
   ...settings,
+  search,
   team,
   branding,
   logs,

@@ -21,6 +21,7 @@ const same = [
   ...["programs.status", "programs.website", "join.website", "profile.website", "overview.name.participant", "overview.name.link"],
   ...["commissions.partner", "conversions.partner", "conversions.source.stripe", "partners.code", "partners.links", "partners.name", "partners.one"],
   ...["areas.webhooks", "webhooks.title", "webhooks.one", "webhooks.httpStatus", "payouts.partner", "payouts.inCurrency", "payouts.formats.paypal", "payouts.formats.wise", "payouts.format"],
+  ...["search.kinds.conversion", "search.kinds.webhook"],
   ...["branding.logo", "branding.website", "keys.tokens.token", "logs.audit.nouns.link", "logs.audit.nouns.participant", "logs.audit.nouns.webhook"],
   ...["settingsPages.pages.members", "team.title", "testData.counts.links", "testData.counts.notificationLogs"],
   ...["analytics.dimensions.browser", "analytics.dimensions.link", "analytics.dimensions.participant", "fraud.partner", "links.partner", "codes.stripe", "stripe.address", "tracking.tabs.stripe"],
