@@ -21,6 +21,18 @@ func MaxTotalOf(search string) int64 {
 	return MaxSearchTotal
 }
 
+// MaxHits is the number of records of a kind that a search over all kinds returns.
+const MaxHits = 5
+
+// Hit is a record that a search over all kinds has found. The kind determines what the title and
+// the subtitle are.
+type Hit struct {
+	ID       ID[Record]
+	Title    string
+	Subtitle *string
+	Program  *ProgramID `db:"program_id"`
+}
+
 // Page is one page of a list. Number starts at 1, and Size is 1 to 100, so
 // that each request reads a limited number of rows.
 type Page struct {

@@ -151,6 +151,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterNotificationLogServiceServer(server, affiliatev1.UnimplementedNotificationLogServiceServer{})
 	affiliatev1.RegisterTestModeServiceServer(server, affiliatev1.UnimplementedTestModeServiceServer{})
 	affiliatev1.RegisterInstanceServiceServer(server, affiliatev1.UnimplementedInstanceServiceServer{})
+	affiliatev1.RegisterSearchServiceServer(server, affiliatev1.UnimplementedSearchServiceServer{})
 	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
 	affiliatev1.RegisterBuyerErasureServiceServer(server, affiliatev1.UnimplementedBuyerErasureServiceServer{})
 	affiliatev1.RegisterErasureServiceServer(server, affiliatev1.UnimplementedErasureServiceServer{})

@@ -129,6 +129,7 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewNotificationLogServiceClient, affiliatev1.RegisterNotificationLogServiceHandlerClient),
 	registrar(affiliatev1.NewTestModeServiceClient, affiliatev1.RegisterTestModeServiceHandlerClient),
 	registrar(affiliatev1.NewInstanceServiceClient, affiliatev1.RegisterInstanceServiceHandlerClient),
+	registrar(affiliatev1.NewSearchServiceClient, affiliatev1.RegisterSearchServiceHandlerClient),
 	registrar(affiliatev1.NewProcessorServiceClient, affiliatev1.RegisterProcessorServiceHandlerClient),
 	registrar(affiliatev1.NewBuyerErasureServiceClient, affiliatev1.RegisterBuyerErasureServiceHandlerClient),
 	registrar(affiliatev1.NewErasureServiceClient, affiliatev1.RegisterErasureServiceHandlerClient),

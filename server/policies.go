@@ -295,6 +295,8 @@ var policies = completed(map[string]Policy{
 	},
 	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: {Accept: merchants, Action: exportPersonal},
 
+	affiliatev1.SearchService_Search_FullMethodName: {Accept: merchants, Action: readDashboards},
+
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       {Accept: MerchantToken, Action: manageKeys},
 	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName: {Accept: merchants, Action: readDashboards},
 	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:    {Accept: merchants, Action: manageKeys},

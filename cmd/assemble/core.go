@@ -59,6 +59,7 @@ import (
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/search"
 	"github.com/tributary-hq/tributary/server/servicetoken"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/server/upkeep"
@@ -330,6 +331,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(c.db)},
 		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
 		server.Service{Desc: &affiliatev1.InstanceService_ServiceDesc, Impl: c.instance},
+		server.Service{Desc: &affiliatev1.SearchService_ServiceDesc, Impl: search.New(c.db)},
 	)
 	if err != nil {
 		return err

@@ -284,6 +284,18 @@ var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 // LikePrefix returns the LIKE pattern for texts that start with prefix.
 func LikePrefix(prefix string) string { return likeEscapes.Replace(prefix) + "%" }
 
+// Hits reads the hits of a statement that searches one kind of records. Its arguments are the scope, the text, the
+// pattern of texts that start with it, the id that the text is (or null), and the limit.
+func Hits(ctx context.Context, db Queryer, scope affiliate.Scope, text, sql string) ([]affiliate.Hit, error) {
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "text": text, "pattern": LikePrefix(text), "id": nil, "limit": affiliate.MaxHits,
+	}
+	if id, ok := affiliate.ParseID[affiliate.ID[affiliate.Record]](text); ok {
+		args["id"] = id
+	}
+	return List[affiliate.Hit](ctx, db, sql, PlanForArgs, args)
+}
+
 // IDRange returns the first and the last id that start with prefix. ok is false if no
 // id can start with prefix.
 func IDRange(prefix string) (first, last uuid.UUID, ok bool) {

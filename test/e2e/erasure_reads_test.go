@@ -39,6 +39,8 @@ func (f fixture) readAll(t *testing.T, ids map[string]string, externalID string,
 		switch {
 		case r.rpc == "FindDecision":
 			queries[""] = "?external_transaction_id=" + url.QueryEscape(externalID)
+		case r.rpc == "Search":
+			queries[""] = "?q=" + url.QueryEscape(externalID)
 		case strings.HasSuffix(r.rpc, "Breakdown"):
 			for _, group := range []string{"participant", "link", "promoCode", "subId", "referrerDomain", "utmSource"} {
 				queries[" by "+group] = "?groupBy=" + group

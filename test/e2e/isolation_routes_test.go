@@ -29,7 +29,7 @@ func idRoutes(t *testing.T, kind string) (found []route) {
 // unrepeatable are the RPCs whose GET routes readEverything does not call. An export of
 // payouts or of the ledger adds an entry to the audit log, a statement of balances contains
 // its time, the notification log of live mode has no entries, and look-ups need a parameter.
-var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry", "LookupPartnerConversion", "FindDecision"}
+var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBalances", "GetNotificationLogEntry", "LookupPartnerConversion", "FindDecision", "Search"}
 
 // readEverything calls the GET routes that the account may call, except those in
 // unrepeatable, and returns the responses as one text.
@@ -109,6 +109,11 @@ func testIsolationAllRoutes(t *testing.T, sys *system) {
 				"/partners?search=" + foreign.code, "/partners?search=" + foreign.participant, "/links?search=" + foreign.code,
 			} {
 				own.merchant.get(t, own.programPath()+search).wantStatus(http.StatusOK).wantFields(object{"total": 0})
+			}
+			for _, text := range []string{foreign.code, foreign.participant, foreign.program} {
+				if hits := own.merchant.get(t, "/api/v1/search?q="+text).wantStatus(http.StatusOK).body; hits != `{"hits":[]}` {
+					t.Errorf("a search for %s of another fixture finds %s", text, hits)
+				}
 			}
 			for _, filter := range []string{"/links?participantId=", "/promo-codes?participantId="} {
 				own.merchant.get(t, own.programPath()+filter+foreign.participant).wantOutcome(notFound)

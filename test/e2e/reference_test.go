@@ -354,6 +354,7 @@ func (c *referenceCalls) participants() {
 	c.call(c.merchant, "POST", partners+"/bulk-invite", object{"invites": []object{{"email": "fay@partner.example", "name": "Fay"}, {"email": "gus@partner.example"}}})
 	c.call(c.merchant, "GET", "/api/v1/partners?status=approved&sortBy=partnerName&pageSize=1", nil)
 	c.call(c.merchant, "GET", "/api/v1/partners/export?status=approved", nil)
+	c.call(c.merchant, "GET", "/api/v1/search?q=ada", nil)
 	c.call(c.merchant, "PATCH", partners+"/bulk-reject", object{"participantIds": []string{two}, "reason": "No answer to our questions."})
 	c.call(c.merchant, "PATCH", partners+"/"+c.participant, object{
 		"note": "Met at the coffee fair", "tags": []string{"press"}, "commissionOverride": object{"percentage": 25},

@@ -384,6 +384,8 @@ var routeRules = map[string]rule{
 	"ErasePartnerAccount":  {accepts: partners, allowedOutcome: unconfirmed},
 	"EraseMerchantAccount": {accepts: members, permission: ownWorkspace, allowedOutcome: unconfirmed},
 
+	"Search": {accepts: merchants, permission: readDashboards, allowedOutcome: invalid},
+
 	"ConnectProcessor":       {accepts: members, permission: manageKeys, allowedOutcome: invalid},
 	"GetProcessorConnection": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"DisconnectProcessor":    {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},

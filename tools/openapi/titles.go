@@ -134,6 +134,7 @@ var titles = map[string]string{
 	"listNotificationLog":                  "List the notification log",
 	"getNotificationLogEntry":              "Get an entry of the notification log",
 	"deleteTestData":                       "Delete the test data",
+	"search":                               "Search all kinds of records",
 }
 
 // names maps words of operation ids to the words that summaries use instead.
@@ -177,7 +178,7 @@ type tagGroup struct {
 // tagGroups contains every tag once, in the order of the reference.
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
-	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Customer", "Analytics", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace", "Branding", "ServiceToken"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Customer", "Analytics", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Search", "Workspace", "Branding", "ServiceToken"}},
 	{"Personal data", []string{"Export", "Erasure", "BuyerErasure"}},
 	{"Partners", []string{"Partner", "Portal"}},
 	{"Accounts and system", []string{"Account", "Instance", "Mail", "Health", "Document"}},
@@ -188,5 +189,5 @@ var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Analytics": "Analytics", "Attribution": "Attribution", "Branding": "Branding", "Commission": "Commissions", "Conversion": "Conversions", "Customer": "Customers", "Document": "OpenAPI document",
 	"BuyerErasure": "Erasure of a buyer", "Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Instance": "Deployment", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts", "Portal": "Portal",
-	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "ServiceToken": "Service tokens", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
+	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "Search": "Search", "ServiceToken": "Service tokens", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

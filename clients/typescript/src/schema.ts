@@ -5708,6 +5708,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search all kinds of records
+         * @description Returns up to five records of each kind that match a text. The kinds are in the
+         *     order of SearchKind.
+         *
+         *     Every id finds its record. Otherwise a name, an e-mail address, a code, an order id of a
+         *     commission or a reference of a payout matches if it begins with the text, in upper or lower
+         *     case. A conversion is found by the exact external transaction id or by the exact id of the
+         *     payment processor, and a link also by its exact short key. Viewers cannot search by e-mail
+         *     address.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["search"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/service-tokens": {
         parameters: {
             query?: never;
@@ -13413,6 +13442,29 @@ export interface components {
              */
             source: string;
         };
+        /** @description SearchHit is a record that a search has found. */
+        SearchHit: {
+            /**
+             * @description The kind of the record. It determines the meaning of the title and the subtitle.
+             * @enum {string|null}
+             */
+            kind: "partner" | "program" | "promo_code" | "link" | "commission" | "conversion" | "payout" | "payout_batch" | "webhook" | null;
+            /** @description The id of the record. The id of a partner is the id of the participant. */
+            id: string;
+            /** @description The text by which people know the record. */
+            title: string;
+            /** @description A second text about the record. The e-mail address of a partner is masked for viewers. */
+            subtitle: string | null;
+            /**
+             * @description The programme of the record, or of a conversion if it is attributed. Null for payout
+             *     batches and webhook endpoints.
+             */
+            programId: string | null;
+        };
+        SearchResponse: {
+            /** @description The records that were found. */
+            hits: components["schemas"]["SearchHit"][];
+        };
         SelectNotificationsRequest: {
             /**
              * @description Only notifications of this category.
@@ -16883,7 +16935,7 @@ export interface operations {
                      *       "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *       "referral_code": "ada",
                      *       "mode": "test",
                      *       "landing_url": "https://shop.example/beans",
@@ -21113,7 +21165,7 @@ export interface operations {
                      *           "fraud_score": 40,
                      *           "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "promo_code": null,
                      *           "customer_ref": "Grace's Coffee Club",
@@ -21782,7 +21834,7 @@ export interface operations {
                      *       "fraud_score": 40,
                      *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
-                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *       "promo_code": null,
                      *       "customer_ref": "Grace's Coffee Club",
@@ -25227,7 +25279,7 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 4500,
-                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *           "linkCode": "ada",
@@ -25261,7 +25313,7 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
                      *           "baseAmountCents": 2500,
-                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "subId": null,
                      *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *           "linkCode": "ada",
@@ -25398,7 +25450,7 @@ export interface operations {
                      *       "refundedAt": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "baseAmountCents": 4500,
-                     *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *       "subId": null,
                      *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *       "linkCode": "ada",
@@ -25753,7 +25805,7 @@ export interface operations {
                      *           "partnerName": "Ada Lindqvist"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada",
@@ -32500,7 +32552,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada-beans",
@@ -32524,7 +32576,7 @@ export interface operations {
                      *           "partnerName": "Ada Lindqvist"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "code": "ada",
@@ -32603,7 +32655,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -32666,7 +32718,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -32768,7 +32820,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "code": "ada-beans",
@@ -33321,7 +33373,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "participantIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829317"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829318"
                  *       ],
                  *       "reason": "No answer to our questions."
                  *     }
@@ -33345,7 +33397,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -33373,7 +33425,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -35193,6 +35245,58 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    search: {
+        parameters: {
+            query?: {
+                /** @description The text, without white space at its ends. */
+                q?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "hits": [
+                     *         {
+                     *           "kind": "partner",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "title": "Ada Lindqvist",
+                     *           "subtitle": "ada@blog.example",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *         },
+                     *         {
+                     *           "kind": "link",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "title": "ada",
+                     *           "subtitle": null,
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SearchResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

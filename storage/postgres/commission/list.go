@@ -298,3 +298,22 @@ const SelectPendingOf = `
 			limit 1) is null
 	order by c.created_at, c.id
 	limit @limit`
+
+// Search returns the commissions whose id is the text or whose external transaction id starts with it.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select c.id, c.external_transaction_id as title, t.partner_name as subtitle, c.program_id
+		from (
+			select @id::uuid as id
+			union
+			(select c.id from commissions c
+			where c.workspace_id = @workspace and c.mode = @mode and lower(c.external_transaction_id) like lower(@pattern)
+			order by lower(c.external_transaction_id) using ~<~
+			limit @limit)
+		) k
+		join commissions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+		order by lower(c.external_transaction_id) using ~<~, c.created_at desc, c.id desc
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

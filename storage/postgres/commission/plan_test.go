@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -241,6 +242,10 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	pgtest.CheckPlan(t, "search for everything", f.Plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
+
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return commissions.Search(t.Context(), db, f.Scope, "order")
+	}, "Index Scan using commissions_by_external", "commissions_pkey")
 
 	pgtest.CheckPlan(t, "sweep", f.Plan(commissions.SelectDue, f.Now(), time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)

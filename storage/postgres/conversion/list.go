@@ -199,3 +199,21 @@ func (r conversionItemRow) item() conversion.Item {
 	item.Decision.Trace.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	return item
 }
+
+// Search returns the conversions whose id, external transaction id or alias is the text.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select c.id, c.external_transaction_id as title, t.partner_name as subtitle, c.program_id
+		from (
+			select @id::uuid as id
+			union
+			select c.id from conversions c where c.workspace_id = @workspace and c.mode = @mode and c.external_transaction_id = @text
+			union
+			select a.conversion_id from conversion_aliases a where a.workspace_id = @workspace and a.mode = @mode and a.id = @text
+		) k
+		join conversions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id
+		left join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+		order by c.created_at desc, c.id desc
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

@@ -101,6 +101,9 @@ func TestConversions_ReadIndexes(t *testing.T) {
 	newest, deep := affiliate.Page{Number: 1, Size: 20}, affiliate.Page{Number: 100, Size: 20}
 	// The table of programmes has one page.
 	scans := pgtest.ScansOf("conversions", "attribution_decisions", "commissions", "fraud_events", "customers", "participants")
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return conversions.Search(t.Context(), db, f.Scope, "order-77")
+	}, "conversions_external", "conversions_pkey")
 	for name, c := range map[string]struct {
 		filter conversion.Filter
 		page   affiliate.Page

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -51,6 +52,10 @@ func TestLinks_UseIndexes(t *testing.T) {
 			f.CheckPagePlan(name, tc.sql, args, "participants_by_partner", false)
 		}
 	}
+
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return links.Search(t.Context(), db, f.Scope, "code")
+	}, "links_by_code", "links_short_key_key")
 
 	// Check the results of these statements too. The total of a search counts at most
 	// MaxSearchTotal+1 rows.

@@ -179,3 +179,27 @@ func PartnerParticipation(
 	found, err := postgres.OneRow[participation](db.Query(ctx, participationOf, partner, mode, program))
 	return affiliate.Scope{Workspace: found.WorkspaceID, Mode: mode}, found.ID, err
 }
+
+// Search returns the links of all programmes whose id or short key is the text, or whose code starts
+// with it. It reads the first codes of each programme from the index of codes.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select id, code as title, destination_url as subtitle, program_id
+		from (
+			select l.id, l.code, l.destination_url, l.program_id from links l
+			where l.workspace_id = @workspace and l.mode = @mode and l.deleted_at is null and l.id = @id
+			union
+			select l.id, l.code, l.destination_url, l.program_id from links l
+			where l.workspace_id = @workspace and l.mode = @mode and l.deleted_at is null and l.short_key = @text
+			union
+			select c.* from programs p cross join lateral (
+				select l.id, l.code, l.destination_url, l.program_id from links l
+				where l.workspace_id = @workspace and l.program_id = p.id and l.deleted_at is null and l.code like lower(@pattern)
+				order by l.code using ~<~
+				limit @limit) c
+			where p.workspace_id = @workspace and p.mode = @mode
+		) found
+		order by code using ~<~, id
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

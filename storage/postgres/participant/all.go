@@ -69,3 +69,37 @@ func programsOf(
 	}
 	return found, err
 }
+
+// Search returns the participants of all programmes whose id is the text, or whose name or, unless
+// hideEmails is true, email address starts with it. It reads the first matches of each programme
+// from the indexes of names and addresses.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string, hideEmails bool) ([]affiliate.Hit, error) {
+	const columns = `t.id, t.partner_name, t.partner_email, t.program_id, t.created_at`
+	const byID = `
+		select ` + columns + ` from participants t
+		where t.workspace_id = @workspace and t.mode = @mode and t.id = @id`
+	const byName = `
+		union
+		select n.* from programs p cross join lateral (
+			select ` + columns + ` from participants t
+			where t.workspace_id = @workspace and t.program_id = p.id and lower(t.partner_name) like lower(@pattern)
+			order by lower(t.partner_name) using ~<~, t.created_at desc, t.id desc
+			limit @limit) n
+		where p.workspace_id = @workspace and p.mode = @mode`
+	const byEmail = `
+		union
+		select e.* from programs p cross join lateral (
+			select ` + columns + ` from participants t
+			where t.workspace_id = @workspace and t.program_id = p.id and lower(t.partner_email) like lower(@pattern)
+			order by lower(t.partner_email) using ~<~
+			limit @limit) e
+		where p.workspace_id = @workspace and p.mode = @mode`
+	found := byID + byName
+	if !hideEmails {
+		found += byEmail
+	}
+	return postgres.Hits(ctx, db, scope, text, `
+		select id, partner_name as title, partner_email as subtitle, program_id from (`+found+`) found
+		order by lower(partner_name) using ~<~, created_at desc, id desc
+		limit @limit`)
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -95,6 +96,9 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	check("a tag", list(tag, newest), "Limit", "Index Scan using participants_tagged on participants")
 	_, tagArgs := participants.ParticipantListSQL(f.Scope, one, tag, newest)
 	check("the number of a tag", f.Plan(participants.CountParticipantsSQL(one, tag), tagArgs), "Limit", "participants_tagged")
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return participants.Search(t.Context(), db, f.Scope, "pa", false)
+	}, "participants_by_name", "participants_by_email")
 	// A list of all programmes reads the same indexes, once for each programme, and sorts these rows.
 	// It may join the few programmes in any way.
 	merged := func(filter participant.Filter, order participant.Order, want string) {

@@ -211,3 +211,13 @@ func ListBatches(
 	}
 	return batches, total, SetTotals(ctx, db, all...)
 }
+
+// SearchBatches returns the batch whose id is the text.
+func SearchBatches(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select b.id, b.id::text as title, b.status as subtitle, null::uuid as program_id
+		from payout_batches b
+		where b.workspace_id = @workspace and b.mode = @mode and b.id = @id
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

@@ -228,3 +228,21 @@ func DeletePayeeNames(ctx context.Context, db *postgres.DB, now time.Time, limit
 	tag, err := db.Exec(ctx, deletePayeeNames, now, limit)
 	return tag.RowsAffected(), err
 }
+
+// Search returns the payouts whose id is the text or whose reference starts with it.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	search := `
+		select p.id, coalesce(p.payee_name, t.partner_name) as title, p.reference as subtitle, p.program_id
+		from (
+			select @id::uuid as id
+			union
+			(select p.id from payouts p
+			where p.workspace_id = @workspace and p.mode = @mode and lower(p.reference) like lower(@pattern)
+			order by lower(p.reference) using ~<~
+			limit @limit)
+		) k
+		join payouts p on p.workspace_id = @workspace and p.mode = @mode and p.id = k.id` + payoutNames + `
+		order by lower(p.reference) using ~<~, p.created_at desc, p.id desc
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

@@ -53,8 +53,8 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	for range 4 {
 		f.ExecWithoutForeignKeys(`
 			insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
-				adjustment_cents, status, method, initiated_at, created_at, updated_at)
-			select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', $1,
+				adjustment_cents, status, method, reference, initiated_at, created_at, updated_at)
+			select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', 'SEPA-' || id, $1,
 				$1::timestamptz - random() * interval '100 days', $1
 			from participants, generate_series(1, 4)`, f.Now())
 	}
@@ -99,6 +99,9 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("payout of a partner", f.Plan(payouts.PayoutOfPartnerSQL, partner, f.Scope.Mode, held[0]), "payouts_by_partner")
 	check("number of batches", f.Plan(payouts.CountBatchesSQL, f.Scope.Workspace, f.Scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return payouts.Search(t.Context(), db, f.Scope, "sepa")
+	}, "payouts_by_reference", "payouts_pkey")
 	day := f.Now().AddDate(0, 0, -1)
 	for what, c := range map[string]struct {
 		partner affiliate.UserID

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -118,6 +119,17 @@ func (f *Fixture) PlansOf(call func(db *postgres.DB) error) (plans []string) {
 		plans = append(plans, f.Plan(s.sql, s.args...))
 	}
 	return plans
+}
+
+// CheckSearchPlan checks that the statement of a search over all kinds of records uses the given
+// indexes and scans no table of records as a whole, even if the text is the beginning of all of them.
+func (f *Fixture) CheckSearchPlan(find func(db *postgres.DB) ([]affiliate.Hit, error), indexes ...string) {
+	f.Helper()
+	plans := f.PlansOf(func(db *postgres.DB) error {
+		_, err := find(db)
+		return err
+	})
+	CheckPlan(f, "search", plans[0], indexes, append(ScansOf("participants", "links", "promo_codes", "commissions", "conversions", "payouts"), "Bitmap"))
 }
 
 // CheckPagePlan checks that the plan of a page or count uses the given index, scans no large table as a whole, and

@@ -194,3 +194,21 @@ var selectPublic = `
 func Public(ctx context.Context, db *postgres.DB, mode affiliate.Mode, workspaceSlug, slug string) (program.Program, error) {
 	return postgres.OneRow[program.Program](db.Query(ctx, selectPublic, workspaceSlug, mode, slug))
 }
+
+// Search returns the programmes whose id is the text or whose name starts with it.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select p.id, p.name as title, p.slug as subtitle, p.id as program_id
+		from (
+			select @id::uuid as id
+			union
+			(select p.id from programs p
+			where p.workspace_id = @workspace and p.mode = @mode and lower(p.name) like lower(@pattern)
+			order by lower(p.name) using ~<~
+			limit @limit)
+		) k
+		join programs p on p.workspace_id = @workspace and p.mode = @mode and p.id = k.id
+		order by lower(p.name) using ~<~, p.id
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

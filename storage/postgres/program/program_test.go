@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
@@ -30,6 +32,9 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 	test.CopyProgram(3000)
 	f.VacuumAnalyze()
 
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return programs.Search(t.Context(), db, test.Scope, "copy")
+	}, "programs_by_name")
 	listSQL, countSQL, listArgs := programs.ProgramListSQL(f.Scope, program.Filter{})
 	searchSQL, searchCountSQL, searchArgs := programs.ProgramListSQL(test.Scope, program.Filter{Search: "Rare"})
 	for name, tc := range map[string]struct {

@@ -117,3 +117,22 @@ func ListOfPartner(
 	codes, err := postgres.AllRows(rows, err, row.code)
 	return codes, total, err
 }
+
+// Search returns the promo codes of all programmes whose id is the text or whose code starts with it.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select c.id, c.code as title, t.partner_name as subtitle, c.program_id
+		from (
+			select @id::uuid as id
+			union
+			(select c.id from promo_codes c
+			where c.workspace_id = @workspace and c.mode = @mode and c.code like lower(@pattern)
+			order by c.code using ~<~
+			limit @limit)
+		) k
+		join promo_codes c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+		order by c.code using ~<~
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

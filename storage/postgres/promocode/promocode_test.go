@@ -7,6 +7,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
@@ -48,6 +49,9 @@ func TestPromoCodes_UseIndexes(t *testing.T) {
 			f.CheckPagePlan(name, tc.sql, args, "participants_by_partner", false)
 		}
 	}
+	f.CheckSearchPlan(func(db *postgres.DB) ([]affiliate.Hit, error) {
+		return promocodes.Search(t.Context(), db, f.Scope, "promo")
+	}, "promo_codes_code", "promo_codes_pkey")
 
 	codes, total, err := promocodes.List(t.Context(), f.DB, f.Scope, f.Program, promocode.Filter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(codes) != 20 {

@@ -179,3 +179,13 @@ func keyColumns(keys []webhook.EndpointKey) ([]affiliate.WorkspaceID, []affiliat
 	}
 	return workspaces, ids
 }
+
+// Search returns the endpoint whose id is the text.
+func Search(ctx context.Context, db *postgres.DB, scope affiliate.Scope, text string) ([]affiliate.Hit, error) {
+	const search = `
+		select e.id, e.url as title, e.description as subtitle, null::uuid as program_id
+		from webhook_endpoints e
+		where e.workspace_id = @workspace and e.mode = @mode and e.id = @id and e.deleted_at is null
+		limit @limit`
+	return postgres.Hits(ctx, db, scope, text, search)
+}

@@ -174,6 +174,7 @@ export const operations = {
   RollApiKey: "webhooks, API keys, processor",
   RollServiceToken: "members, settings",
   RotateWebhookSecret: "webhooks, API keys, processor",
+  Search: "read dashboards",
   SimulateAttribution: "read dashboards",
   StreamNotifications: "read dashboards",
   SuspendParticipant: "programmes, partners, links, codes",
