@@ -366,3 +366,12 @@ type RateCounts struct {
 	OfGroup   int64
 	Own       int64
 }
+
+// Capped returns the counts with at most affiliate.MaxTotal participants of other rates than the
+// programme's, and reports whether there are more.
+func (c RateCounts) Capped() (capped RateCounts, more bool) {
+	over := max(0, c.Own+c.OfGroup-affiliate.MaxTotal)
+	fromGroup := min(over, c.OfGroup)
+	c.OfGroup, c.Own = c.OfGroup-fromGroup, c.Own-(over-fromGroup)
+	return c, over > 0
+}

@@ -213,3 +213,16 @@ func TestParticipant_Move(t *testing.T) {
 		}
 	}
 }
+
+func TestRateCounts_Capped(t *testing.T) {
+	const limit = affiliate.MaxTotal
+	for _, tc := range []struct {
+		own, ofGroup, wantOwn, wantOfGroup int64
+		wantMore                           bool
+	}{{1, 2, 1, 2, false}, {1, limit - 1, 1, limit - 1, false}, {2, limit - 1, 2, limit - 2, true}, {limit + 1, 0, limit, 0, true}} {
+		got, more := RateCounts{OfProgram: 7, OfGroup: tc.ofGroup, Own: tc.own}.Capped()
+		if want := (RateCounts{OfProgram: 7, OfGroup: tc.wantOfGroup, Own: tc.wantOwn}); got != want || more != tc.wantMore {
+			t.Errorf("Capped of %d and %d returned %+v, %t, want %+v, %t", tc.own, tc.ofGroup, got, more, want, tc.wantMore)
+		}
+	}
+}

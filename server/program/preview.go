@@ -38,7 +38,8 @@ func (s *Service) PreviewProgramRules(ctx context.Context, req *affiliatev1.Prev
 	if err != nil {
 		return nil, err
 	}
-	if counts.Own+counts.OfGroup > affiliate.MaxTotal {
+	counts, more := counts.Capped()
+	if more {
 		server.MarkCapped(ctx)
 	}
 	preview := &affiliatev1.ProgramRulesPreview{
