@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -74,9 +75,9 @@ func conversionConditions(scope affiliate.Scope, filter conversion.Filter) postg
 	}
 	if filter.Flagged != nil {
 		// With EXISTS, Postgres could read the fraud events of all workspaces.
-		const flagged = `c.fraud_score >= 50 and coalesce((
+		flagged := fmt.Sprintf(`c.fraud_score >= %d and coalesce((
 			select f.action <> 'observed' from fraud_events f
-			where f.workspace_id = c.workspace_id and f.id = c.decision_id), false)`
+			where f.workspace_id = c.workspace_id and f.id = c.decision_id), false)`, fraud.SuspiciousScore)
 		if *filter.Flagged {
 			where.Add(flagged)
 		} else {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -169,6 +171,15 @@ func TestConversions_ReadIndexes(t *testing.T) {
 		if _, total, err := conversions.List(t.Context(), f.DB, f.Scope, conversion.Filter{}, page); err != nil || total != 12_000 {
 			t.Errorf("page %d has the total %d, %v, want 12000", page.Number, total, err)
 		}
+	}
+}
+
+// The statement of the list has the same limit, so Postgres can use the index.
+func TestConversions_IndexOfSuspiciousScores(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	want := fmt.Sprintf("(fraud_score >= %d)", fraud.SuspiciousScore)
+	if got := f.Texts(`select indexdef from pg_indexes where indexname = 'conversions_suspicious'`)[0]; !strings.Contains(got, want) {
+		t.Errorf("the index is %s, want the condition %s", got, want)
 	}
 }
 
