@@ -2,7 +2,9 @@ package participant
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,9 +50,33 @@ func Export(
 			yield(participant.Detail{}, err)
 			return
 		}
-		rows := `select t.* from participants t` + whereParticipants(ofProgram(programs), filter) + search
-		postgres.ExportRows(ctx, tx, pgx.RowToStructByName[participant.Detail], withStats(rows)+` order by `+sortOf(order), postgres.PlanForArgs, args)(yield)
+		if search != participantsFound { // otherwise there are few rows, which are sorted quickly
+			if _, err := tx.Exec(ctx, postgres.ExportPlan); err != nil {
+				yield(participant.Detail{}, fmt.Errorf("export partners: %w", err))
+				return
+			}
+		}
+		sql := participantExportSQL(programs, filter, search, order)
+		postgres.ExportRows(ctx, tx, pgx.RowToStructByName[participant.Detail], sql, postgres.PlanForArgs, args)(yield)
 	}
+}
+
+// participantExportSQL returns the statement for all rows. A list of one programme is read from the
+// index that has its order. If Postgres has to sort, it sorts only the ids and the sorted columns,
+// before it reads the stats.
+func participantExportSQL(programs []affiliate.ProgramID, filter participant.Filter, search string, order participant.Order) string {
+	sort := sortOf(order)
+	from, _ := participantRows(ofProgram(programs), filter, sort)
+	var keys, sortByKeys []string // the last one is the id
+	for i, term := range strings.Split(sort, ", ") {
+		key, direction, _ := strings.Cut(term, " ")
+		keys = append(keys, fmt.Sprintf(`%s as key%d`, key, i))
+		sortByKeys = append(sortByKeys, fmt.Sprintf(`t.key%d %s`, i, direction))
+	}
+	rows := fmt.Sprintf(`
+		select t.*, k.* from (select %s%s order by %s) k
+		join participants t on t.workspace_id = @workspace and t.id = k.key%d`, strings.Join(keys, ", "), from+search, sort, len(keys)-1)
+	return withStats(rows) + ` order by ` + strings.Join(sortByKeys, ", ")
 }
 
 // programsOf returns all programmes of the scope, only the given programme, or only the programme

@@ -5,9 +5,13 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const participantPageSize = 20
+
+// ExportPlan is the statement with the planner settings of an export.
+const ExportPlan = postgres.ExportPlan
 
 // Statements whose query plans a test checks.
 var (
@@ -21,11 +25,25 @@ var (
 func ParticipantListSQL(
 	scope affiliate.Scope, programs []affiliate.ProgramID, filter participant.Filter, order participant.Order,
 ) (string, pgx.NamedArgs) {
-	search := ""
+	search, args := searchOf(scope, programs, filter)
+	return participantListSQL(programs, filter, search, order), args
+}
+
+// ParticipantExportSQL returns the statement for all rows, as ParticipantListSQL does.
+func ParticipantExportSQL(
+	scope affiliate.Scope, programs []affiliate.ProgramID, filter participant.Filter, order participant.Order,
+) (string, pgx.NamedArgs) {
+	search, args := searchOf(scope, programs, filter)
+	return participantExportSQL(programs, filter, search, order), args
+}
+
+func searchOf(scope affiliate.Scope, programs []affiliate.ProgramID, filter participant.Filter) (search string, args pgx.NamedArgs) {
+	args = participantListArgs(scope, programs, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+	args["large"], args["found"] = programs, []affiliate.ParticipantID{}
 	if filter.Search != "" {
 		search = participantsMatching(filter)
 	}
-	return participantListSQL(programs, filter, search, order), participantListArgs(scope, programs, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+	return search, args
 }
 
 // CountParticipantsSQL returns the statement that counts the rows of a filter with an

@@ -27,7 +27,8 @@ import (
 // A search reads an index of each searched column. Its cost is the number of matches. If
 // there are more than affiliate.MaxSearchTotal matches, the total stops after that
 // number. A page is then read from the index in the order of the list, and Postgres
-// checks for each row whether it matches the search.
+// checks for each row whether it matches the search. In a list of several programmes, this is only
+// done for programmes with so many matches. Otherwise it would read the whole of a programme with few.
 //
 // A list of several programmes merges their lists: it reads the first rows of each programme, up to
 // the end of the page, from the same indexes, and sorts them. The cost of a page is its offset and
@@ -115,6 +116,9 @@ func list(
 ) ([]participant.Detail, int64, error) {
 	args := participantListArgs(scope, programs, filter, page)
 	search, err := searchCondition(ctx, db, programs, filter, args)
+	if err == nil && search != "" && search != participantsFound && len(programs) > 1 {
+		err = searchEach(ctx, db, programs, filter, args)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -138,11 +142,33 @@ func searchCondition(
 	if err != nil {
 		return "", err
 	}
-	args["found"] = found
+	args["found"], args["matches"] = found, len(found)
 	if len(found) > affiliate.MaxSearchTotal {
 		return participantsMatching(filter), nil
 	}
 	return participantsFound, nil
+}
+
+// searchEach reads the matches of each programme. It adds the programmes with more than
+// affiliate.MaxSearchTotal matches to args, and replaces the found participants by those of the
+// other programmes.
+func searchEach(ctx context.Context, db postgres.Queryer, programs []affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs) error {
+	var found []affiliate.ParticipantID
+	var large []affiliate.ProgramID
+	for _, program := range programs {
+		args["program"] = program
+		matches, err := searchParticipants(ctx, db, []affiliate.ProgramID{program}, filter, args)
+		if err != nil {
+			return err
+		}
+		if len(matches) > affiliate.MaxSearchTotal {
+			large = append(large, program)
+		} else {
+			found = append(found, matches...)
+		}
+	}
+	args["found"], args["large"] = found, large
+	return nil
 }
 
 // checkGroup checks that the group belongs to the programme. If group is nil, there is
@@ -215,27 +241,42 @@ func whereParticipants(ofProgram string, filter participant.Filter) string {
 // search is empty, participantsFound or the result of participantsMatching.
 func participantListSQL(programs []affiliate.ProgramID, filter participant.Filter, search string, order participant.Order) string {
 	sort, of := sortOf(order), ofProgram(programs)
-	merged := of == anyProgram && search != participantsFound
-	if merged {
-		of = eachProgram
-	}
-	from, where, row := ` from participants t`, whereParticipants(of, filter), "t"
-	if strings.HasPrefix(sort, "s.") {
-		from = ` from participant_totals s join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
-		where += ` and s.workspace_id = @workspace and s.program_id ` + of
-		row = "s"
-	}
-	if merged {
-		// The inner list has the columns by which the outer one is sorted.
-		from = ` from unnest(@programs::uuid[]) g (id) cross join lateral (
-			select ` + row + `.*` + from + where + search + ` order by ` + sort + ` limit @limit::bigint + @offset::bigint) ` + row
-		where, search = "", ""
+	from, row := participantRows(of, filter, sort)
+	if of == oneProgram || search == participantsFound {
+		from += search
+	} else {
+		merged := mergedRows("@programs", filter, search, sort)
+		if search != "" { // searchEach has distributed the programmes
+			each := `select ` + row + `.*`
+			merged = ` from (` + each + mergedRows("@large", filter, search, sort) + ` union all ` + each + from + participantsFound + `) ` + row
+		}
+		from = merged
 		if row == "s" {
-			from += ` join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
+			from += joinParticipants
 		}
 	}
-	rows := `select t.*` + from + where + search + ` order by ` + sort + ` limit @limit offset @offset`
+	rows := `select t.*` + from + ` order by ` + sort + ` limit @limit offset @offset`
 	return withStats(rows) + ` order by ` + sort
+}
+
+const joinParticipants = ` join participants t on t.workspace_id = s.workspace_id and t.id = s.participant_id`
+
+// participantRows returns the FROM and WHERE clauses of participants t in the given order, and the
+// name of the table that has its columns: t, or s for the totals.
+func participantRows(ofProgram string, filter participant.Filter, sort string) (from, row string) {
+	where := whereParticipants(ofProgram, filter)
+	if strings.HasPrefix(sort, "s.") {
+		return ` from participant_totals s` + joinParticipants + where + ` and s.workspace_id = @workspace and s.program_id ` + ofProgram, "s"
+	}
+	return ` from participants t` + where, "t"
+}
+
+// mergedRows returns the FROM clause of the first rows of each programme, up to the end of the page.
+func mergedRows(programs string, filter participant.Filter, search, sort string) string {
+	from, row := participantRows(eachProgram, filter, sort)
+	// The inner list has the columns by which the outer one is sorted.
+	return ` from unnest(` + programs + `::uuid[]) g (id) cross join lateral (
+		select ` + row + `.*` + from + search + ` order by ` + sort + ` limit @limit::bigint + @offset::bigint) ` + row
 }
 
 // sortOf returns the ORDER BY list of an order.
@@ -331,8 +372,8 @@ func countParticipants(
 ) (total int64, err error) {
 	switch {
 	case filter.Search != "":
-		found, _ := args["found"].([]affiliate.ParticipantID)
-		return int64(len(found)), nil
+		matches, _ := args["matches"].(int)
+		return int64(matches), nil
 	case filter.ExternalID != "", filter.Tag != "":
 		err = db.QueryRow(ctx, countParticipantsSQL(ofProgram(programs), filter), postgres.PlanForArgs, args).Scan(&total)
 		return total, err

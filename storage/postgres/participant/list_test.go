@@ -115,6 +115,26 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	merged(participant.Filter{Status: participant.Approved}, newest, "Limit -> Index Scan using participants_by_status on participants")
 	merged(tag, newest, "Limit -> Index Scan using participants_tagged on participants")
 	merged(participant.Filter{Search: "jane"}, newest, "Limit -> Index Scan using participants_by_age on participants")
+	// An export of one programme reads an index in the order of the list. An export of all programmes
+	// sorts only ids. Neither sorts rows with their stats.
+	for _, by := range participantSorts {
+		for _, ascending := range []bool{false, true} {
+			for sorts, programs := range [][]affiliate.ProgramID{one, all} {
+				sql, args := participants.ParticipantExportSQL(f.Scope, programs, participant.Filter{}, participant.Order{By: by, Ascending: ascending})
+				plan, required := f.PlanWith(participants.ExportPlan, sql, args), []string{"stats_deltas_by_participant", "ledger_balances_pkey"}
+				if len(programs) == 1 { // either direction of the index
+					_, name, _ := strings.Cut(index[by][0], " using ")
+					required = append(required, strings.TrimSuffix(name, " on"))
+				}
+				what := fmt.Sprintf("export of %d programmes by %s, ascending %t", len(programs), by, ascending)
+				pgtest.CheckPlan(t, what, plan, required, pgtest.ScansOf("participants", "participant_totals", "stats_deltas", "ledger_balances"))
+				whole := strings.Count(plan, "Sort\n") - strings.Count(plan, "Incremental Sort\n")
+				if whole != sorts || strings.Count(plan, "Sort Key:") > 1 || !strings.HasPrefix(plan, "Nested Loop\n") {
+					t.Errorf("%s: the plan sorts more than the ids\n%s", what, plan)
+				}
+			}
+		}
+	}
 	_, tagArgs = participants.ParticipantListSQL(f.Scope, all, tag, newest)
 	check("the number of a tag in all programmes", f.Plan(participants.CountParticipantsSQL(all, tag), tagArgs), "Limit", "participants_tagged")
 	check("a search that matches all", list(participant.Filter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
@@ -215,4 +235,48 @@ func TestListParticipants_SearchTotalIsLimited(t *testing.T) {
 	if len(seen) != 300 {
 		t.Errorf("three pages of 100 rows have %d different rows, want 300", len(seen))
 	}
+}
+
+// A search with many matches in one programme must not read the whole of another programme, which has few or none.
+func TestListAll_SearchReadsProgrammesWithFewMatchesByIndex(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f := newFixture(t)
+	f.Crowd(f.Program, affiliate.MaxSearchTotal+500)
+	few, none := f.NewProgram(f.Scope), f.NewProgram(f.Scope)
+	for _, program := range []affiliate.ProgramID{few, none} {
+		f.Crowd(program, 3000)
+	}
+	f.ExecWithoutForeignKeys(`update participants set partner_name = 'Zoe', partner_email = 'zoe-' || id where program_id = any($1)`, []affiliate.ProgramID{few, none})
+	// These are the newest, and the most clicked.
+	f.Exec(`update participants set partner_name = 'Jane', created_at = now() + interval '1 year' where id in (select id from participants where program_id = $1 limit 3)`, few)
+	f.Exec(`update participant_totals set clicks = 1000000 where participant_id in (select id from participants where partner_name = 'Jane')`)
+	f.VacuumAnalyze()
+	var large any
+	db := f.OpenHooked(func(sql string, args []any) error {
+		if strings.Contains(sql, "@large") {
+			large = args[1].(pgx.NamedArgs)["large"]
+		}
+		return nil
+	})
+	filter, newest := participant.Filter{Search: "JANE", HideEmails: true}, participant.Order{By: participant.ParticipantsByAge}
+	for _, by := range []participant.Sort{participant.ParticipantsByAge, participant.ParticipantsByClicks} {
+		page, total, err := participants.ListAll(t.Context(), db, f.Scope, nil, filter, participant.Order{By: by}, affiliate.Page{Number: 1, Size: 20})
+		if err != nil || len(page) != 20 || total <= affiliate.MaxSearchTotal {
+			t.Fatalf("sort by %s: ListAll returned %d rows and the total %d, %v, want 20 and more than %d", by, len(page), total, err, affiliate.MaxSearchTotal)
+		}
+		for i, found := range page {
+			if (found.Program == few) != (i < 3) || found.Program == none {
+				t.Errorf("sort by %s: row %d is of programme %s, want the three of %s first", by, i, found.Program, few)
+			}
+		}
+		if programs, ok := large.([]affiliate.ProgramID); !ok || !slices.Equal(programs, []affiliate.ProgramID{f.Program}) {
+			t.Errorf("sort by %s: the search checks each row of the programmes %v, want only %s", by, large, f.Program)
+		}
+	}
+	plans := f.PlansOf(func(db *postgres.DB) error {
+		_, _, err := participants.ListAll(t.Context(), db, f.Scope, nil, filter, newest, affiliate.Page{Number: 1, Size: 20})
+		return err
+	})
+	pgtest.CheckPlan(t, "the page", plans[len(plans)-1], []string{"Limit -> Index Scan using participants_by_age on participants", "participants_pkey"}, pgtest.ScansOf("participants"))
 }
