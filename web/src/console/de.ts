@@ -57,6 +57,7 @@ const de: typeof en = {
       SECOND_FACTOR_SETUP_REQUIRED: "Schalten Sie zuerst den zweiten Faktor Ihres eigenen Kontos ein.",
       PERIOD_CLOSED: "Die Bücher sind für diese Zeit geschlossen.",
       RESET_IN_PROGRESS: "Die Testdaten werden schon gelöscht.",
+      OPERATION_NOT_FOUND: "Es gibt keine solche Löschung, oder sie ist seit mehr als 30 Tagen beendet.",
       FEATURE_DISABLED: "Der Betreiber des Dienstes hat das abgeschaltet.",
       ACTIVE_OPERATION_CONFLICT: "Eine frühere Anfrage zu diesem Käufer wird gerade repariert. Versuchen Sie es in einigen Minuten noch einmal.",
     },

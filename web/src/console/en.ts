@@ -56,6 +56,7 @@ const en = {
       SECOND_FACTOR_SETUP_REQUIRED: "Turn on the second factor of your own account first.",
       PERIOD_CLOSED: "The books are closed for this time.",
       RESET_IN_PROGRESS: "The test data is being deleted already.",
+      OPERATION_NOT_FOUND: "There is no such erasure, or it ended more than 30 days ago.",
       FEATURE_DISABLED: "The operator of the service has turned this off.",
       ACTIVE_OPERATION_CONFLICT: "An earlier request about this buyer is being repaired. Try again in some minutes.",
     },

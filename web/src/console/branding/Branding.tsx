@@ -48,23 +48,21 @@ function Values({ branding }: { branding: Branding }) {
   const name = useName(branding.portalName);
   const { slug, accentColor, supportEmail, websiteUrl, termsUrl, privacyUrl, locale } = branding;
   return (
-    <>
-      <Card title={t.branding.presentation}>
-        <Facts
-          rows={[
-            [t.branding.name, name],
-            [t.branding.slug, slug],
-            [t.branding.colour, accentColor],
-            [t.branding.support, supportEmail],
-            [t.branding.website, websiteUrl],
-            [t.branding.terms, termsUrl],
-            [t.branding.privacy, privacyUrl],
-            [t.branding.locale, locale && languages[locale]],
-          ]}
-        />
-      </Card>
+    <Card title={t.branding.presentation}>
+      <Facts
+        rows={[
+          [t.branding.name, name],
+          [t.branding.slug, slug],
+          [t.branding.colour, accentColor],
+          [t.branding.support, supportEmail],
+          [t.branding.website, websiteUrl],
+          [t.branding.terms, termsUrl],
+          [t.branding.privacy, privacyUrl],
+          [t.branding.locale, locale && languages[locale]],
+        ]}
+      />
       <Preview name={name} colour={accentColor ?? ""} logoUrl={branding.logoUrl} />
-    </>
+    </Card>
   );
 }
 
@@ -81,7 +79,7 @@ function Settings({ branding }: { branding: Branding }) {
   const { api, mode } = useApp();
   const { t } = useTexts();
   const queries = useQueryClient();
-  const portal = useInstance()?.portalUrl ?? `${location.origin}/portal`;
+  const portal = `${useInstance()?.portalUrl ?? `${location.origin}/portal`}${mode === "test" ? "/test" : ""}`;
   const [portalName, setPortalName] = useState(branding.portalName ?? "");
   const [slug, setSlug] = useState(branding.slug);
   const [colour, setColour] = useState(branding.accentColor ?? "");
@@ -103,54 +101,52 @@ function Settings({ branding }: { branding: Branding }) {
     ),
   );
   return (
-    <>
-      <Card title={t.branding.presentation}>
-        <Form state={state} label={t.save}>
+    <Card title={t.branding.presentation}>
+      <Form state={state} label={t.save}>
+        <TextField
+          name="portalName"
+          label={`${t.branding.name} (${t.form.optional})`}
+          hint={t.branding.nameHint}
+          value={portalName}
+          onChange={setPortalName}
+          maxLength={100}
+        />
+        <TextField name="slug" label={t.branding.slug} hint={t.branding.slugHint(`${portal}/${slug}`)} value={slug} onChange={setSlug} maxLength={40} isRequired />
+        {slug !== branding.slug && <Notice tone="warn">{t.branding.slugChanges}</Notice>}
+        <div className={kit.swatch}>
+          <TextField name="accentColor" label={`${t.branding.colour} (${t.form.optional})`} hint={t.branding.colourHint} value={colour} onChange={setColour} maxLength={7} />
+          <input
+            type="color"
+            aria-label={t.branding.pick}
+            value={/^#[0-9a-f]{6}$/i.test(colour) ? colour : "#888888"}
+            onChange={({ target }) => setColour(target.value)}
+          />
+        </div>
+        <Preview name={name} colour={colour} logoUrl={branding.logoUrl} />
+        <TextField name="supportEmail" type="email" label={`${t.branding.support} (${t.form.optional})`} hint={t.branding.supportHint} defaultValue={branding.supportEmail ?? ""} />
+        {(["website", "terms", "privacy"] as const).map((link) => (
           <TextField
-            name="portalName"
-            label={`${t.branding.name} (${t.form.optional})`}
-            hint={t.branding.nameHint}
-            value={portalName}
-            onChange={setPortalName}
-            maxLength={100}
+            key={link}
+            name={`${link}Url`}
+            type="url"
+            label={`${t.branding[link]} (${t.form.optional})`}
+            hint={t.branding.linkHints[link]}
+            placeholder="https://"
+            defaultValue={branding[`${link}Url`] ?? ""}
+            maxLength={2048}
           />
-          <TextField name="slug" label={t.branding.slug} hint={t.branding.slugHint(`${portal}/${slug}`)} value={slug} onChange={setSlug} maxLength={40} isRequired />
-          {slug !== branding.slug && <Notice tone="warn">{t.branding.slugChanges}</Notice>}
-          <div className={kit.swatch}>
-            <TextField name="accentColor" label={`${t.branding.colour} (${t.form.optional})`} hint={t.branding.colourHint} value={colour} onChange={setColour} maxLength={7} />
-            <input
-              type="color"
-              aria-label={t.branding.pick}
-              value={/^#[0-9a-f]{6}$/i.test(colour) ? colour : "#888888"}
-              onChange={({ target }) => setColour(target.value)}
-            />
-          </div>
-          <TextField name="supportEmail" type="email" label={`${t.branding.support} (${t.form.optional})`} hint={t.branding.supportHint} defaultValue={branding.supportEmail ?? ""} />
-          {(["website", "terms", "privacy"] as const).map((link) => (
-            <TextField
-              key={link}
-              name={`${link}Url`}
-              type="url"
-              label={`${t.branding[link]} (${t.form.optional})`}
-              hint={t.branding.linkHints[link]}
-              placeholder="https://"
-              defaultValue={branding[`${link}Url`] ?? ""}
-              maxLength={2048}
-            />
-          ))}
-          <Choice
-            name="locale"
-            label={t.branding.locale}
-            options={[
-              ["en", languages.en],
-              ["de", languages.de],
-            ]}
-            defaultValue={branding.locale ?? "en"}
-          />
-          {saved && <Notice tone="good">{t.saved}</Notice>}
-        </Form>
-      </Card>
-      <Preview name={name} colour={colour} logoUrl={branding.logoUrl} />
-    </>
+        ))}
+        <Choice
+          name="locale"
+          label={t.branding.locale}
+          options={[
+            ["en", languages.en],
+            ["de", languages.de],
+          ]}
+          defaultValue={branding.locale ?? "en"}
+        />
+        {saved && <Notice tone="good">{t.saved}</Notice>}
+      </Form>
+    </Card>
   );
 }

@@ -1,6 +1,5 @@
 import { Notice } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Card } from "../../kit/page";
 import { useTexts } from "../texts";
 import { shadeOf } from "./shades";
 
@@ -16,8 +15,8 @@ export function Preview({ name, colour, logoUrl }: { name: string; colour: strin
   const pages = (["light", "dark"] as const).map((page) => ({ page, shade: shadeOf(text, page) }));
   const changed = pages.filter(({ shade }) => shade && shade.color !== text);
   return (
-    <Card title={t.branding.preview}>
-      <p className={kit.muted}>{t.branding.previewHint}</p>
+    <div role="group" aria-label={t.branding.preview} className={kit.form}>
+      <p className={kit.hint}>{t.branding.previewHint}</p>
       <div className={kit.previews}>
         {pages.map(({ page, shade }) => (
           <figure key={page} data-page={page}>
@@ -33,6 +32,6 @@ export function Preview({ name, colour, logoUrl }: { name: string; colour: strin
           {t.branding.adjusted[page](shade?.color ?? "")}
         </Notice>
       ))}
-    </Card>
+    </div>
   );
 }

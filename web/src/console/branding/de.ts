@@ -25,7 +25,7 @@ const de: typeof en = {
   },
   locale: "Sprache für Besucher, die keine gewählt haben",
   preview: "Vorschau",
-  previewHint: "Ihre Seiten haben helle oder dunkle Farben, wie das Gerät des Besuchers.",
+  previewHint: "Ihre Seiten haben helle oder dunkle Farben, wie das Gerät des Besuchers sie hat.",
   button: "Am Programm teilnehmen",
   link: "Mehr lesen",
   pages: { light: "Helle Seiten", dark: "Dunkle Seiten" },

@@ -23,7 +23,7 @@ const en = {
   },
   locale: "Language for visitors who have not chosen one",
   preview: "Preview",
-  previewHint: "Your pages have light colours or dark ones, as the visitor’s device does.",
+  previewHint: "Your pages have light colours or dark ones, as the device of the visitor has them.",
   button: "Join the programme",
   link: "Read more",
   pages: { light: "Light pages", dark: "Dark pages" },

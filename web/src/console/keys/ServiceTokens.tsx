@@ -48,10 +48,10 @@ export default function ServiceTokens() {
   );
   const used = (token: Token) =>
     token.lastUsedAt ? (
-      <>
+      <span>
         <time title={f.time(token.lastUsedAt)}>{f.relative(token.lastUsedAt)}</time>
         {token.lastUsedIpPrefix && <span className={kit.muted}> {t.settings.network(token.lastUsedIpPrefix)}</span>}
-      </>
+      </span>
     ) : (
       t.keys.never
     );
@@ -70,20 +70,26 @@ export default function ServiceTokens() {
                 stale={query.isPlaceholderData}
                 rows={data}
                 columns={[
-                  { name: t.form.name, cell: (token) => token.name, lead: true },
-                  { name: t.keys.tokens.mode, cell: (token) => token.mode && <Badge tone={token.mode === "live" ? "good" : "info"}>{t.keys.tokens.modes[token.mode]}</Badge> },
+                  {
+                    name: t.form.name,
+                    cell: (token) => (
+                      <>
+                        {token.name} {token.mode && <Badge tone={token.mode === "live" ? "good" : "info"}>{t.keys.tokens.modes[token.mode]}</Badge>}
+                      </>
+                    ),
+                    lead: true,
+                  },
                   {
                     name: t.profile.role,
                     cell: (token) => (
-                      <>
+                      <span>
                         {token.role && t.roles[token.role]} {token.allowPayouts && <Badge tone="warn">{t.keys.tokens.payouts}</Badge>}
-                      </>
+                      </span>
                     ),
                   },
                   { name: t.keys.tokens.token, cell: (token) => <span className={kit.code}>{`${token.prefix}…${token.last4}`}</span> },
-                  { name: t.keys.created, cell: (token) => token.createdAt && f.date(token.createdAt), sorted: true },
                   { name: t.keys.used, cell: used },
-                  { name: t.keys.expires, cell: (token) => token.expiresAt && f.time(token.expiresAt) },
+                  { name: t.keys.expires, cell: (token) => token.expiresAt && <time title={f.time(token.expiresAt)}>{f.date(token.expiresAt)}</time> },
                   {
                     name: t.links.action,
                     cell: (token) => (

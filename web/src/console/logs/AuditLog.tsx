@@ -1,4 +1,5 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "react-aria-components/Link";
 
 import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
@@ -88,11 +89,7 @@ export default function AuditLog() {
                 columns={[
                   {
                     name: t.logs.audit.what,
-                    cell: (entry) => (
-                      <LinkButton kind="plain" small href={addressOf(entry.id)}>
-                        {actionText(entry.action)}
-                      </LinkButton>
-                    ),
+                    cell: (entry) => <Link href={addressOf(entry.id)}>{actionText(entry.action)}</Link>,
                     lead: true,
                   },
                   { name: t.logs.audit.who, cell: (entry) => <Actor entry={entry} /> },

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-aria-components/Link";
 import { useRouter } from "wouter";
 
 import { useAddressWith, useParameter } from "../../app/address";
@@ -99,15 +100,10 @@ function Log() {
                 columns={[
                   {
                     name: t.logs.mail.subject,
-                    cell: (mail) => (
-                      <LinkButton kind="plain" small href={addressOf(mail.id)}>
-                        {mail.subject ?? mail.type}
-                      </LinkButton>
-                    ),
+                    cell: (mail) => <Link href={addressOf(mail.id)}>{mail.subject ?? mail.type}</Link>,
                     lead: true,
                   },
                   { name: t.logs.mail.recipient, cell: (mail) => mail.recipient },
-                  { name: t.logs.mail.type, cell: (mail) => <span className={kit.code}>{mail.type}</span> },
                   { name: t.logs.mail.created, cell: (mail) => mail.createdAt && f.time(mail.createdAt), sorted: true },
                   { name: t.logs.mail.status, cell: (mail) => <Status mail={mail} /> },
                 ]}
@@ -138,9 +134,9 @@ function Filters() {
         onChange={(key) => setStatus(String(key))}
       />
       <TextField type="search" label={t.logs.mail.recipient} value={recipient} onChange={setRecipient} />
-      <TextField type="search" label={t.logs.mail.type} value={type} onChange={setType} />
       <TextField type="date" label={t.filter.from} value={from} onChange={setFrom} />
       <TextField type="date" label={t.filter.to} value={to} onChange={setTo} />
+      {type && <Button onPress={() => setType("")}>{t.logs.mail.allTypes(type)}</Button>}
     </div>
   );
 }
@@ -159,7 +155,6 @@ function MailPanel({ id, onClose }: { id: string; onClose: () => void }) {
     queryFn: async () => unwrap(await api.GET("/api/v1/workspace/notification-log/{entryId}", { params: { path: { entryId: id } } })),
   });
   const reasons: Record<string, string> = t.logs.mail.reasons;
-  const categories: Record<string, string> = t.app.categories;
   return (
     <Dialog title={query.data?.subject ?? query.data?.type ?? t.logs.mail.one} open side onClose={onClose}>
       <Loaded query={query}>
@@ -173,8 +168,7 @@ function MailPanel({ id, onClose }: { id: string; onClose: () => void }) {
                   [t.logs.mail.redirectedTo, mail.redirectedTo],
                   [t.logs.mail.sender, mail.from],
                   [t.logs.mail.created, mail.createdAt && f.time(mail.createdAt)],
-                  [t.logs.mail.type, <span className={kit.code}>{mail.type}</span>],
-                  [t.logs.mail.category, mail.category && (categories[mail.category] ?? mail.category)],
+                  [t.logs.mail.type, <Link href={`/settings/mail-log?type=${encodeURIComponent(mail.type)}`} className={kit.code}>{mail.type}</Link>],
                 ]}
               />
             </Card>

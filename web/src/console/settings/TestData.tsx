@@ -1,13 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
-import { unwrap, useApp } from "../../app/app";
+import { type Tributary, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Done, Empty } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
-import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useTexts } from "../texts";
 import { SettingsPage } from "./SettingsPage";
@@ -20,7 +19,7 @@ export default function TestData() {
   const { t } = useTexts();
   const [asking, setAsking] = useState(false);
   const [deleted, setDeleted] = useState<Deleted | null>(null);
-  const [started, setStarted] = useState("");
+  const [before, setBefore] = useState<string | null>(null);
   if (mode === "live") {
     return (
       <SettingsPage title={t.testData.title}>
@@ -32,7 +31,7 @@ export default function TestData() {
   }
   return (
     <SettingsPage title={t.testData.title} about={t.testData.about}>
-      {started && !deleted && <Progress since={started} onDeleted={setDeleted} />}
+      {before !== null && !deleted && <Progress before={before} onDeleted={setDeleted} />}
       {deleted && <Result deleted={deleted} />}
       <Card
         title={t.testData.delete}
@@ -47,8 +46,8 @@ export default function TestData() {
       </Card>
       {asking && (
         <DeleteDialog
-          onStarted={(result) => {
-            setStarted(new Date().toISOString());
+          onStarted={(before, result) => {
+            setBefore(before);
             setDeleted(result);
           }}
           onClose={() => setAsking(false)}
@@ -58,7 +57,7 @@ export default function TestData() {
   );
 }
 
-function DeleteDialog({ onStarted, onClose }: { onStarted: (deleted: Deleted | null) => void; onClose: () => void }) {
+function DeleteDialog({ onStarted, onClose }: { onStarted: (before: string, deleted: Deleted | null) => void; onClose: () => void }) {
   const { api } = useApp();
   const { t } = useTexts();
   const queries = useQueryClient();
@@ -66,9 +65,10 @@ function DeleteDialog({ onStarted, onClose }: { onStarted: (deleted: Deleted | n
     useCallback(
       async ({ confirmation }) => {
         if (confirmation !== "DELETE") throw new FieldFault("confirmation", t.errors.codes.CONFIRMATION_INVALID);
+        const before = await lastDeletion(api);
         const { deleted } = unwrap(await api.DELETE("/api/v1/workspace/test-data"));
         void queries.invalidateQueries();
-        onStarted(deleted ?? null);
+        onStarted(before?.id ?? "", deleted ?? null);
         onClose();
       },
       [api, onClose, onStarted, queries, t],
@@ -85,16 +85,21 @@ function DeleteDialog({ onStarted, onClose }: { onStarted: (deleted: Deleted | n
   );
 }
 
-/** A deletion in the background. The audit log has its numbers when it has ended. */
-function Progress({ since, onDeleted }: { since: string; onDeleted: (deleted: Deleted) => void }) {
+/** The entry of the audit log about the last deletion that has ended. */
+async function lastDeletion(api: Tributary): Promise<Schemas["AuditEntry"] | undefined> {
+  const query = { action: "test_data.delete", pageSize: 1 };
+  return unwrap(await api.GET("/api/v1/workspace/audit-log", { params: { query } })).data[0];
+}
+
+/** A deletion in the background. The audit log has an entry with its numbers when it has ended; before is the id of the entry before. */
+function Progress({ before, onDeleted }: { before: string; onDeleted: (deleted: Deleted) => void }) {
   const { api, mode } = useApp();
   const { t } = useTexts();
   useQuery({
-    queryKey: [mode, "audit-log", "test-data", since],
+    queryKey: [mode, "audit-log", "test-data", before],
     queryFn: async () => {
-      const query = { action: "test_data.delete", dateFrom: since, pageSize: 1 };
-      const [entry] = unwrap(await api.GET("/api/v1/workspace/audit-log", { params: { query } })).data;
-      if (entry) onDeleted((entry.after ?? {}) as Deleted);
+      const entry = await lastDeletion(api);
+      if (entry && entry.id !== before) onDeleted((entry.after ?? {}) as unknown as Deleted);
       return entry ?? null;
     },
     refetchInterval: 3_000,
@@ -109,9 +114,7 @@ function Result({ deleted }: { deleted: Deleted }) {
   return (
     <Card title={t.testData.done}>
       <Done>{t.testData.doneHint}</Done>
-      <div className={kit.text}>
-        <Facts rows={counts.map((count): [string, string] => [t.testData.counts[count], f.number(deleted[count] ?? 0)])} amounts />
-      </div>
+      <Facts rows={counts.map((count): [string, string] => [t.testData.counts[count], f.number(deleted[count] ?? 0)])} amounts />
     </Card>
   );
 }

@@ -160,7 +160,7 @@ function Approval({ workspace }: { workspace: Workspace }) {
       <TextField
         name={field}
         inputMode="decimal"
-        label={`${t.workspace.above(currency)} (${t.form.optional})`}
+        label={t.workspace.above(currency)}
         hint={t.workspace.aboveHint}
         defaultValue={above === null || above === undefined ? "" : decimal(above, exponent(currency))}
       />

@@ -68,7 +68,7 @@ const de: typeof en = {
       externalTransactionId: { name: "Transaktionsnummer", hint: "Die Nummer eines Verkaufs an den Käufer, auch die von Stripe." },
       processorCustomerId: { name: "Kunde bei Stripe", hint: "Zum Beispiel cus_…" },
     },
-    progress: "Ihre Löschung",
+    progress: "Löschung eines Käufers",
     statuses: {
       processing: "Die Daten werden gelöscht. Sie können diese Seite verlassen: Eine Benachrichtigung sagt Ihnen, wenn es beendet ist.",
       done: "Die Daten des Käufers sind gelöscht. Der Dienst sagt nicht, ob es welche gab.",

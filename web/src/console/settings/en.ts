@@ -66,7 +66,7 @@ const en = {
       externalTransactionId: { name: "Transaction id", hint: "The id of one of the buyer’s sales, or Stripe’s id of it." },
       processorCustomerId: { name: "Customer at Stripe", hint: "For example cus_…" },
     },
-    progress: "Your erasure",
+    progress: "Erasure of a buyer",
     statuses: {
       processing: "The data is being erased. You can leave this page: a notification tells you when it has ended.",
       done: "The data of the buyer is erased. The service does not say whether there was any.",

@@ -3,6 +3,7 @@ import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
 import { TributaryError, unwrap, useApp, useSession } from "../../app/app";
+import { useInstance } from "../../app/data";
 import { Choice, Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
@@ -143,6 +144,7 @@ export function TransferDialog({ onDone, onClose }: Props) {
 export function InviteDialog({ onDone, onClose }: Props) {
   const { api } = useApp();
   const { t } = useTexts();
+  const instance = useInstance();
   const reload = useReloadOf("invites");
   const [invited, setInvited] = useState<{ email: string; token: string } | null>(null);
   const state = useSubmit(
@@ -166,7 +168,7 @@ export function InviteDialog({ onDone, onClose }: Props) {
       onDone(t.team.invited(invited.email));
       onClose();
     };
-    return <SecretDialog title={t.team.invited(invited.email)} hint={t.team.linkHint} secret={link} onClose={close} />;
+    return <SecretDialog title={t.team.invited(invited.email)} hint={instance?.mail === false ? t.team.linkOnly : t.team.linkHint} secret={link} onClose={close} />;
   }
   return (
     <Dialog title={t.team.invite} open onClose={onClose}>

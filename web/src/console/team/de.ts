@@ -43,6 +43,7 @@ const de: typeof en = {
   taken: "Die Adresse gehört einem Mitglied dieses oder eines anderen Arbeitsbereichs.",
   invited: (email) => `${email} ist eingeladen`,
   linkHint: "Die Einladung ist unterwegs. Wenn die Mail nicht ankommt, senden Sie der Person diesen Link selbst. Er wird nicht wieder gezeigt, und wer ihn hat, kann beitreten.",
+  linkOnly: "Dieser Dienst sendet keine Mails, senden Sie der Person also diesen Link selbst. Er wird nicht wieder gezeigt, und wer ihn hat, kann beitreten.",
   noInvitation: "Keine offenen Einladungen",
   noInvitationHint: "Hier stehen Einladungen, die auf eine Antwort warten. Sie enden nach 7 Tagen.",
   sent: "Gesendet",

@@ -41,6 +41,7 @@ const en = {
   taken: "The address belongs to a member of this workspace or of another one.",
   invited: (email: string) => `${email} is invited`,
   linkHint: "The invitation is on its way. If the mail does not arrive, send this link to the person yourself. It is not shown again, and whoever has it can join.",
+  linkOnly: "This service sends no mails, so send this link to the person yourself. It is not shown again, and whoever has it can join.",
   noInvitation: "No open invitations",
   noInvitationHint: "Invitations that wait for an answer are here. They end after 7 days.",
   sent: "Sent",
