@@ -46,7 +46,7 @@ const words: Record<string, Record<string, string>> = {
 };
 
 /** The words for names that are not known. */
-const unnamed = { program: "Ein Programm", partner: "Ein Partner", user: "Ein Mitglied" };
+const unnamed = { program: "Ein Programm", partner: "Partner ohne Namen", user: "Mitglied ohne Namen" };
 
 /** The title and the body of a notification in a language. The service writes them in English. */
 export function sentenceOf(
