@@ -75,16 +75,55 @@ func TestSettingsDocument_NamesEverySetting(t *testing.T) {
 	}
 }
 
-// The guide for partners has the words on the screen in bold.
-func TestPartnerGuide_NamesTextsOfPortal(t *testing.T) {
-	t.Parallel()
-	texts := read(t, "web/src/i18n/en.ts") + read(t, "web/src/portal/en.ts")
+// textsOf returns the English texts of a web application: those of both applications, its
+// own, those of its areas, and the names of the languages.
+func textsOf(t *testing.T, app string) string {
+	t.Helper()
+	files := []string{"web/src/i18n/en.ts"}
+	for _, pattern := range []string{"en.ts", "*/en.ts"} {
+		found, err := filepath.Glob(filepath.Join(root, "web/src", app, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			files = append(files, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+		}
+	}
+	var texts strings.Builder
+	for _, file := range files {
+		texts.WriteString(read(t, file))
+	}
 	_, languages, _ := strings.Cut(read(t, "web/src/app/texts.tsx"), "languages = ")
-	texts += languages[:strings.IndexByte(languages, '}')]
-	guide := read(t, "docs/partner-guide.md")
-	for _, bold := range regexp.MustCompile(`\*\*([^*]+)\*\*`).FindAllStringSubmatch(guide, -1) {
-		if word := bold[1]; !strings.HasSuffix(word, ".") && !strings.Contains(texts, `"`+word+`"`) {
-			t.Errorf("docs/partner-guide.md has %q in bold, which is not a text of the portal", word)
+	texts.WriteString(languages[:strings.IndexByte(languages, '}')])
+	return texts.String()
+}
+
+// consoleSection matches the section of a page that describes the console.
+var consoleSection = regexp.MustCompile(`(?s)\n## In the console\n(.*?)(?:\n## |$)`)
+
+// The guides, and the sections about the console, have the words on the screen in bold.
+func TestGuides_NameTextsOfApplication(t *testing.T) {
+	t.Parallel()
+	type guide struct{ page, text, app string }
+	guides := []guide{
+		{"docs/partner-guide.md", read(t, "docs/partner-guide.md"), "portal"},
+		{"docs/merchant/console.md", read(t, "docs/merchant/console.md"), "console"},
+	}
+	for _, page := range pages(t) {
+		if section := consoleSection.FindStringSubmatch(read(t, page)); section != nil {
+			guides = append(guides, guide{page, section[1], "console"})
+		}
+	}
+	if len(guides) < 10 {
+		t.Errorf("only %d pages describe an application", len(guides))
+	}
+	texts := map[string]string{"portal": textsOf(t, "portal"), "console": textsOf(t, "console")}
+	bold := regexp.MustCompile(`\*\*([^*]+)\*\*`)
+	for _, g := range guides {
+		for _, match := range bold.FindAllStringSubmatch(g.text, -1) {
+			if word := match[1]; !strings.HasSuffix(word, ".") && !strings.Contains(texts[g.app], `"`+word+`"`) {
+				t.Errorf("%s has %q in bold, which is not a text of the %s", g.page, word, g.app)
+			}
 		}
 	}
 }
