@@ -7253,7 +7253,7 @@ export interface components {
             statusCode: number;
             /**
              * @description The status of the commission after the request. Null if the commission does not
-             *     exist.
+             *     exist or was not processed.
              * @enum {string|null}
              */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
@@ -7277,7 +7277,8 @@ export interface components {
              */
             statusCode: number;
             /**
-             * @description The status of the event after the request. Null if the event does not exist.
+             * @description The status of the event after the request. Null if the event does not exist or was not
+             *     processed.
              * @enum {string|null}
              */
             status: "open" | "confirmed" | "dismissed" | null;
@@ -7341,7 +7342,7 @@ export interface components {
             statusCode: number;
             /**
              * @description The status of the participant after the request. Null if the participant does not
-             *     exist, or if its group and tags could not be changed.
+             *     exist or was not processed, or if its group and tags could not be changed.
              * @enum {string|null}
              */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
@@ -7365,7 +7366,8 @@ export interface components {
              */
             statusCode: number;
             /**
-             * @description The status of the payout after the request. Null if the payout does not exist.
+             * @description The status of the payout after the request. Null if the payout does not exist or was
+             *     not processed, or if its `paidAt` is not accepted.
              * @enum {string|null}
              */
             status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled" | null;
@@ -7409,7 +7411,9 @@ export interface components {
         };
         /**
          * @description BulkSummary counts the items of a bulk request. An id that occurs more than once in
-         *     the request counts once.
+         *     the request counts once. The last items of a request that takes more than 15 seconds are not
+         *     processed, except in a batch of conversions. They fail with `SERVICE_UNAVAILABLE` and can be sent
+         *     again.
          */
         BulkSummary: {
             /** Format: int32 */
@@ -11378,7 +11382,7 @@ export interface components {
             /**
              * Format: int64
              * @description The number of participants without a group and without a rate of their own. The rates of
-             *     the programme apply to them.
+             *     the programme apply to them. If the header `Total-Capped` is set, the number is an upper bound.
              */
             programRate: number;
             /**

@@ -22,7 +22,9 @@ const (
 )
 
 // BulkSummary counts the items of a bulk request. An id that occurs more than once in
-// the request counts once.
+// the request counts once. The last items of a request that takes more than 15 seconds are not
+// processed, except in a batch of conversions. They fail with `SERVICE_UNAVAILABLE` and can be sent
+// again.
 type BulkSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Total         int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`

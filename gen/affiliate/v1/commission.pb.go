@@ -1875,7 +1875,7 @@ type BulkCommissionResult struct {
 	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// The status of the commission after the request. Null if the commission does not
-	// exist.
+	// exist or was not processed.
 	Status CommissionStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
 	// The error code. Null if the item succeeded.
 	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`

@@ -865,7 +865,8 @@ type BulkFraudEventResult struct {
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
 	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// The status of the event after the request. Null if the event does not exist.
+	// The status of the event after the request. Null if the event does not exist or was not
+	// processed.
 	Status FraudEventStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
 	// The error code. Null if the item succeeded.
 	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`

@@ -2329,7 +2329,7 @@ type BulkParticipantResult struct {
 	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// The status of the participant after the request. Null if the participant does not
-	// exist, or if its group and tags could not be changed.
+	// exist or was not processed, or if its group and tags could not be changed.
 	Status ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
 	// The error code. Null if the item succeeded.
 	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`

@@ -2628,7 +2628,7 @@ func (x *PreviewedCommission) GetCalculation() *PreviewedCalculation {
 type ParticipantRates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of participants without a group and without a rate of their own. The rates of
-	// the programme apply to them.
+	// the programme apply to them. If the header `Total-Capped` is set, the number is an upper bound.
 	ProgramRate int64 `protobuf:"varint,1,opt,name=program_rate,json=programRate,proto3" json:"program_rate,omitempty"`
 	// The number of participants who have the rate of their group.
 	GroupRate int64 `protobuf:"varint,2,opt,name=group_rate,json=groupRate,proto3" json:"group_rate,omitempty"`
