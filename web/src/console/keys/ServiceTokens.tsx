@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp, useSession } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Choice, Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
@@ -35,10 +35,7 @@ export default function ServiceTokens() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "service-tokens", page],
-    queryFn: async () => {
-      const result = await api.GET("/api/v1/service-tokens", { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/service-tokens", { params: { query: pageOf(page) } })),
     refetchInterval: liveInterval,
   });
   const create = can("CreateServiceToken") && (

@@ -3,7 +3,7 @@ import { Link } from "react-aria-components/Link";
 
 import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton, TextField } from "../../kit/controls";
 import { Empty, Failure, Loaded } from "../../kit/feedback";
@@ -51,10 +51,7 @@ export default function AuditLog() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "audit-log", filters, page],
-    queryFn: async () => {
-      const result = await api.GET("/api/v1/workspace/audit-log", { params: { query: { ...filters, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/workspace/audit-log", { params: { query: { ...filters, ...pageOf(page) } } })),
   });
   const csv = useMutation({
     mutationFn: async () =>

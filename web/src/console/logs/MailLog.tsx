@@ -4,9 +4,9 @@ import { useRouter } from "wouter";
 
 import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Button, LinkButton, SearchField, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Badge, Empty, Loaded, type Tone } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
@@ -72,10 +72,7 @@ function Log() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "mail-log", filters, page],
-    queryFn: async () => {
-      const result = await api.GET("/api/v1/workspace/notification-log", { params: { query: { ...filters, ...pageOf(page) } } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/workspace/notification-log", { params: { query: { ...filters, ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   return (
@@ -121,7 +118,6 @@ function Log() {
 function Filters() {
   const { t } = useTexts();
   const [status, setStatus] = useParameter("status");
-  const [recipient, setRecipient] = useParameter("recipient");
   const [type, setType] = useParameter("type");
   const [from, setFrom] = useParameter("from");
   const [to, setTo] = useParameter("to");
@@ -133,7 +129,7 @@ function Filters() {
         value={status}
         onChange={(key) => setStatus(String(key))}
       />
-      <TextField type="search" label={t.logs.mail.recipient} value={recipient} onChange={setRecipient} />
+      <SearchField parameter="recipient" label={t.logs.mail.recipient} />
       <TextField type="date" label={t.filter.from} value={from} onChange={setFrom} />
       <TextField type="date" label={t.filter.to} value={to} onChange={setTo} />
       {type && <Button onPress={() => setType("")}>{t.logs.mail.allTypes(type)}</Button>}

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { unwrap, useApp, useSession } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Button } from "../../kit/controls";
 import { Empty, Failure, Loaded } from "../../kit/feedback";
 import { Card, Pages, Table, usePage } from "../../kit/page";
@@ -24,10 +24,7 @@ export function Invitations() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "invites", page],
-    queryFn: async () => {
-      const result = await api.GET("/api/v1/workspace/invites", { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/workspace/invites", { params: { query: pageOf(page) } })),
   });
   const revoke = useMutation({
     mutationFn: async (inviteId: string) => unwrap(await api.DELETE("/api/v1/workspace/invites/{inviteId}", { params: { path: { inviteId } } })),

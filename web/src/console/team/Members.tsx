@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp, useSession } from "../../app/app";
-import { isCapped, paged, pageOf, type Schemas } from "../../app/data";
+import { useApp, useSession } from "../../app/app";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Button } from "../../kit/controls";
 import { Badge, Done, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
@@ -67,10 +67,7 @@ function List({ own, onOpen }: { own: string; onOpen: (open: Open) => void }) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "members", page],
-    queryFn: async () => {
-      const result = await api.GET("/api/v1/workspace/members", { params: { query: pageOf(page) } });
-      return { ...unwrap(result), capped: isCapped(result.response) };
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/workspace/members", { params: { query: pageOf(page) } })),
     refetchInterval: liveInterval,
   });
   const actions = (member: Member) => {
