@@ -13,7 +13,7 @@ import { Card, Pages, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { liveInterval, useReloadOf } from "../data";
 import { SecretDialog } from "../SecretDialog";
-import { SettingsPage } from "../settings/SettingsPage";
+import { restricted, SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 import { instantOf } from "../time";
 import { graces } from "./ApiKeys";
@@ -22,7 +22,7 @@ type Token = Schemas["ServiceToken"];
 type Open = { view: "create" } | { view: "roll" | "revoke"; token: Token };
 
 /** The credentials of programs that manage the workspace, of both modes. */
-export default function ServiceTokens() {
+function ServiceTokens() {
   const { api, mode, session } = useApp();
   const { t, f } = useTexts();
   const can = useCan();
@@ -116,6 +116,8 @@ export default function ServiceTokens() {
     </SettingsPage>
   );
 }
+
+export default restricted("ListServiceTokens", ServiceTokens);
 
 const roles = ["viewer", "developer", "finance", "manager", "admin"] as const;
 

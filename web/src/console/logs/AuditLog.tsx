@@ -11,7 +11,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
 import { saveFile } from "../../kit/sharing";
 import { useCan } from "../can";
-import { SettingsPage } from "../settings/SettingsPage";
+import { restricted, SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 import { EntryPanel } from "./EntryPanel";
 import { useActionText } from "./words";
@@ -39,7 +39,7 @@ function useFilters() {
 }
 
 /** Who changed what in the workspace, and when. */
-export default function AuditLog() {
+function AuditLog() {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
   const can = useCan();
@@ -103,6 +103,8 @@ export default function AuditLog() {
     </SettingsPage>
   );
 }
+
+export default restricted("ListAuditLog", AuditLog);
 
 /** The name of the actor, as a text. */
 export function Actor({ entry: { actor, actorName } }: { entry: Entry }) {

@@ -12,7 +12,7 @@ import { Badge, Empty, Loaded, type Tone } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Pages, Table, usePage } from "../../kit/page";
 import { liveInterval } from "../data";
-import { SettingsPage } from "../settings/SettingsPage";
+import { restricted, SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 
 type Mail = Schemas["NotificationLogEntry"];
@@ -20,7 +20,7 @@ const statuses = ["delivered", "redirected", "suppressed"] as const;
 const tones: Record<(typeof statuses)[number], Tone> = { delivered: "good", redirected: "info", suppressed: "warn" };
 
 /** The mails that test mode causes, and the account mail of the members. The log is a part of test mode. */
-export default function MailLog() {
+function MailLog() {
   const { mode } = useApp();
   const { t } = useTexts();
   const { base } = useRouter();
@@ -41,6 +41,8 @@ export default function MailLog() {
     </SettingsPage>
   );
 }
+
+export default restricted("ListNotificationLog", MailLog);
 
 /** The filters in the address, as the API names them. */
 function useFilters() {

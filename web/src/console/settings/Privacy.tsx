@@ -12,10 +12,10 @@ import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useTexts } from "../texts";
-import { SettingsPage } from "./SettingsPage";
+import { restricted, SettingsPage } from "./SettingsPage";
 
 /** Personal data: the erasure of buyers, and what stays for how long. */
-export default function Privacy() {
+function Privacy() {
   const { t } = useTexts();
   const [erasure, setErasure] = useParameter("erasure");
   const [asking, setAsking] = useState(false);
@@ -53,6 +53,8 @@ export default function Privacy() {
     </SettingsPage>
   );
 }
+
+export default restricted("EraseBuyer", Privacy);
 
 /** The state of an erasure, until it has ended. */
 function Progress({ id }: { id: string }) {

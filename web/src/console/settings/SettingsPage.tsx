@@ -1,10 +1,11 @@
-import type { ReactNode } from "react";
+import type { ComponentType, ReactNode } from "react";
 import { Link } from "react-aria-components/Link";
 import { useLocation } from "wouter";
 
-import { useApp } from "../../app/app";
+import { useApp, useSession } from "../../app/app";
+import { Empty } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
-import { Page } from "../../kit/page";
+import { Card, Page } from "../../kit/page";
 import { type Operation, useCan } from "../can";
 import type { Texts } from "../texts";
 import { useTexts } from "../texts";
@@ -43,4 +44,23 @@ export function SettingsPage({ title, about, actions, children }: { title: strin
       {children}
     </Page>
   );
+}
+
+/** Returns a page that members see only if they may call an operation. For others it names their role, and sends no request. */
+export function restricted(operation: Operation, Content: ComponentType): ComponentType {
+  return function Restricted() {
+    const { session } = useApp();
+    const { t } = useTexts();
+    const can = useCan();
+    const login = useSession(session);
+    if (can(operation)) return <Content />;
+    const role = login.status === "in" && login.user.role;
+    return (
+      <SettingsPage title={t.settingsPages.forbidden}>
+        <Card>
+          <Empty title={t.settingsPages.role(role ? t.roles[role] : "")}>{t.settingsPages.forbiddenHint}</Empty>
+        </Card>
+      </SettingsPage>
+    );
+  };
 }

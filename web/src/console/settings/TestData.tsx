@@ -9,12 +9,12 @@ import { Done, Empty } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { Card, Facts } from "../../kit/page";
 import { useTexts } from "../texts";
-import { SettingsPage } from "./SettingsPage";
+import { restricted, SettingsPage } from "./SettingsPage";
 
 type Deleted = Schemas["DeletedTestData"];
 
 /** The deletion of everything in test mode. */
-export default function TestData() {
+function TestData() {
   const { mode } = useApp();
   const { t } = useTexts();
   const [asking, setAsking] = useState(false);
@@ -56,6 +56,8 @@ export default function TestData() {
     </SettingsPage>
   );
 }
+
+export default restricted("DeleteTestData", TestData);
 
 function DeleteDialog({ onStarted, onClose }: { onStarted: (before: string, deleted: Deleted | null) => void; onClose: () => void }) {
   const { api } = useApp();

@@ -3,6 +3,9 @@ import type en from "./en";
 /** The texts about the settings of the workspace in German. */
 const de: typeof en = {
   settingsPages: {
+    forbidden: "Sie dürfen diese Seite nicht öffnen",
+    role: (role) => `Ihre Rolle: ${role}`,
+    forbiddenHint: "Ein Inhaber oder Administrator kann Ihnen eine andere Rolle geben.",
     pages: {
       workspace: "Arbeitsbereich",
       members: "Team",

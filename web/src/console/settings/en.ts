@@ -1,6 +1,9 @@
 /** The texts about the settings of the workspace in English. */
 const en = {
   settingsPages: {
+    forbidden: "You may not open this page",
+    role: (role: string) => `Your role: ${role}`,
+    forbiddenHint: "An owner or an admin can give you another role.",
     pages: {
       workspace: "Workspace",
       members: "Team",
