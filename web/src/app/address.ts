@@ -3,9 +3,10 @@ import { useLocation, useSearch } from "wouter";
 
 /**
  * Returns a value of the query of the page's address, and a function that changes it. Filters,
- * pages and open tabs are in the address, so that a reload and a shared link show the same.
+ * pages and open tabs are in the address, so that a reload and a shared link show the same. A
+ * change removes the parameter in obsolete, which has no meaning with another value.
  */
-export function useParameter(name: string, initial = ""): [string, (value: string) => void] {
+export function useParameter(name: string, initial = "", obsolete = ""): [string, (value: string) => void] {
   const search = useSearch();
   const [path, navigate] = useLocation();
   const value = new URLSearchParams(search).get(name) ?? initial;
@@ -14,11 +15,12 @@ export function useParameter(name: string, initial = ""): [string, (value: strin
       const parameters = new URLSearchParams(location.search);
       if (next === initial) parameters.delete(name);
       else parameters.set(name, next);
+      parameters.delete(obsolete);
       if (name !== "page") parameters.delete("page"); // another filter begins with its first page
       const query = parameters.toString();
       navigate(query ? `${path}?${query}` : path, { replace: true });
     },
-    [initial, name, navigate, path],
+    [initial, name, navigate, obsolete, path],
   );
   return [value, set];
 }

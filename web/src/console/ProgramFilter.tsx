@@ -7,7 +7,7 @@ import { useTexts } from "./texts";
 export function ProgramFilter() {
   const { t } = useTexts();
   const programs = usePrograms().data ?? [];
-  const [program, setProgram] = useParameter("program");
+  const [program, setProgram] = useParameter("program", "", "group"); // a group belongs to one programme
   if (programs.length < 2) return null;
   return (
     <Select

@@ -11,12 +11,24 @@ interface Row {
   message: string | null;
 }
 
-/** Reads the result of a call for several records. If all failed, the status is 422, and the body has the results too. */
-export function outcomeOf<R extends Row>(result: { data?: { results: R[] }; error?: unknown; response: Response }, idOf: (row: R) => string): Outcome {
-  const body = result.response.status === 422 ? (result.error as { results?: R[] }) : unwrap(result);
-  if (!body.results) throw new TributaryError(result.response, result.error);
+interface Result<R> {
+  data?: { results: R[] };
+  error?: unknown;
+  response: Response;
+}
+
+/** The result of each record of a call for several. If all failed, the status is 422, and the body has the results too. */
+export function rowsOf<R extends Row>(result: Result<R>): R[] {
+  const { results } = result.response.status === 422 ? (result.error as { results?: R[] }) : unwrap(result);
+  if (!results) throw new TributaryError(result.response, result.error);
+  return results;
+}
+
+/** Reads the result of a call for several records. */
+export function outcomeOf<R extends Row>(result: Result<R>, idOf: (row: R) => string): Outcome {
+  const rows = rowsOf(result);
   return {
-    changed: body.results.filter(({ success }) => success).map(idOf),
-    failed: new Map(body.results.filter(({ success }) => !success).map((row) => [idOf(row), row.message ?? ""])),
+    changed: rows.filter(({ success }) => success).map(idOf),
+    failed: new Map(rows.filter(({ success }) => !success).map((row) => [idOf(row), row.message ?? ""])),
   };
 }

@@ -24,9 +24,7 @@ export function Sessions() {
   const query = useQuery({
     ...paged,
     queryKey: [...sessionsKey, page],
-    queryFn: async () => {
-      return listOf(await api.GET(`/api/v1/auth/${session.kind}/sessions`, { params: { query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET(`/api/v1/auth/${session.kind}/sessions`, { params: { query: pageOf(page) } })),
   });
   const reload = async () => {
     list.current?.focus(); // the button that had the focus goes away

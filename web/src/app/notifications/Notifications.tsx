@@ -43,9 +43,7 @@ function Feed() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "notifications", page],
-    queryFn: async () => {
-      return listOf(await api.GET(feedOf(session), { params: { query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET(feedOf(session), { params: { query: pageOf(page) } })),
   });
   const change = useMutation({
     mutationFn: async ({ id, as }: { id: string; as: "read" | "dismiss" }) =>

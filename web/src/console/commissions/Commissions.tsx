@@ -126,9 +126,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
   const query = useQuery({
     ...paged,
     queryKey: [mode, "commissions", tab, filters, sort, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/commissions", { params: { query: { ...filters, ...tabs[tab], ...sort, ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/commissions", { params: { query: { ...filters, ...tabs[tab], ...sort, ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   return (

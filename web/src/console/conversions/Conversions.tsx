@@ -44,9 +44,7 @@ export default function Conversions() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "conversions", filters, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/conversions", { params: { query: { ...filters, page, page_size: pageSize } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/conversions", { params: { query: { ...filters, page, page_size: pageSize } } })),
     refetchInterval: liveInterval,
   });
   return (

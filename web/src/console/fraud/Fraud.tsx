@@ -51,9 +51,7 @@ function Events({ status }: { status: (typeof statuses)[number] }) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "fraud", status, programId, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/fraud/events", { params: { query: { status, ...(programId && { programId }), ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/fraud/events", { params: { query: { status, ...(programId && { programId }), ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   return (

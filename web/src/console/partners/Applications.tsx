@@ -1,13 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useRef, useState } from "react";
+import { useRef, useState } from "react";
 
-import { unwrap, useApp } from "../../app/app";
+import { Refusal, useApp } from "../../app/app";
 import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { Button, Checkbox, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
+import { Button, Checkbox } from "../../kit/controls";
 import { Badge, Done, Empty, Failure, Loaded } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
 import kit from "../../kit/kit.module.css";
 import { BulkBar, Card, Facts, Pages, usePage } from "../../kit/page";
 import { outcomeOf } from "../bulk";
@@ -15,51 +13,59 @@ import { useCan } from "../can";
 import { liveInterval } from "../data";
 import { useProgram } from "../programs/data";
 import { useTexts } from "../texts";
+import { AskReason } from "./AskReason";
 import { useGroups, useReload } from "./data";
-import type { Program } from "./Partners";
 
 type Participant = Schemas["Participant"];
+type Result = Schemas["BulkParticipantResult"];
+type Decision = Parameters<typeof outcomeOf<Result>>[0];
 
-/** The applications that wait for a decision, with all answers. */
-export function Applications({ program }: { program: Program }) {
+const idOf = ({ participantId }: Result) => participantId;
+
+/** The applications that wait for a decision, with all answers: those of all programmes or of one. */
+export function Applications({ programId }: { programId: string }) {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
   const reload = useReload();
   const can = useCan();
   const page = usePage();
   const list = useRef<HTMLDivElement>(null);
-  const groups = useGroups(program.id).data ?? [];
-  const questions = useProgram(program.id).data?.applicationQuestions ?? []; // lists of programmes have none
+  const groups = useGroups(programId).data ?? [];
   const [group, setGroup] = useState("");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<ReadonlyMap<string, string>>(new Map());
-  const [rejecting, setRejecting] = useState<string[] | null>(null);
+  const [rejecting, setRejecting] = useState<Participant[] | null>(null);
   const [done, setDone] = useState("");
   const [error, setError] = useState<unknown>(null);
   const [pending, setPending] = useState(false);
-  const path = { programId: program.id };
   const query = useQuery({
     ...paged,
-    queryKey: [mode, "partners", program.id, "applications", page],
-    queryFn: async () => {
-      return listOf(
-        await api.GET("/api/v1/programs/{programId}/partners", {
-          params: { path, query: { status: "pending", sortBy: "createdAt", sortOrder: "asc", ...pageOf(page) } },
+    queryKey: [mode, "partners", "applications", programId, page],
+    queryFn: async () =>
+      listOf(
+        await api.GET("/api/v1/partners", {
+          params: { query: { status: "pending", ...(programId && { programId }), sortBy: "createdAt", sortOrder: "asc", ...pageOf(page) } },
         }),
-      );
-    },
+      ),
     refetchInterval: liveInterval,
   });
-  /** Decides about applications, and goes on with the next one. Those that fail stay selected. */
-  const decide = async (call: () => Promise<Parameters<typeof outcomeOf<Schemas["BulkParticipantResult"]>>[0]>, text: (count: string) => string) => {
+  /** Decides about the applications of each programme, and goes on with the next one. Those that fail stay selected. */
+  const decide = async (chosen: Participant[], call: (programId: string, ids: string[]) => Promise<Decision>, text: (count: string) => string) => {
     setPending(true);
     setError(null);
     setDone("");
     try {
-      const { changed, failed } = outcomeOf(await call(), ({ participantId }) => participantId);
+      let changed = 0;
+      const failed = new Map<string, string>();
+      for (const program of new Set(chosen.map(({ programId }) => programId))) {
+        const ids = chosen.filter(({ programId }) => programId === program).map(({ id }) => id);
+        const outcome = outcomeOf(await call(program, ids), idOf);
+        changed += outcome.changed.length;
+        for (const [id, message] of outcome.failed) failed.set(id, message);
+      }
       setMessages(failed);
       setSelected(new Set(failed.keys()));
-      if (changed.length > 0) setDone(text(f.number(changed.length)));
+      if (changed > 0) setDone(text(f.number(changed)));
     } catch (failure) {
       setError(failure);
     } finally {
@@ -69,25 +75,32 @@ export function Applications({ program }: { program: Program }) {
       list.current?.querySelector("article")?.focus();
     }
   };
-  const approve = (ids: string[]) =>
+  const approve = (chosen: Participant[]) =>
     decide(
-      async () => {
+      chosen,
+      async (programId, participantIds) => {
+        const params = { path: { programId } };
         if (group) {
-          for (const participantId of ids) {
-            const params = { path: { ...path, participantId } };
-            unwrap(await api.PATCH("/api/v1/programs/{programId}/partners/{participantId}", { params, body: { groupId: group } }));
-          }
+          const { failed } = outcomeOf(await api.PATCH("/api/v1/programs/{programId}/partners/bulk-update", { params, body: { participantIds, groupId: group } }), idOf);
+          for (const message of failed.values()) throw new Refusal(message);
         }
-        return api.PATCH("/api/v1/programs/{programId}/partners/bulk-approve", { params: { path }, body: { participantIds: ids } });
+        return api.PATCH("/api/v1/programs/{programId}/partners/bulk-approve", { params, body: { participantIds } });
       },
       t.partners.approved,
+    );
+  const reject = (chosen: Participant[], reason: string) =>
+    decide(
+      chosen,
+      (programId, participantIds) =>
+        api.PATCH("/api/v1/programs/{programId}/partners/bulk-reject", { params: { path: { programId } }, body: { participantIds, ...(reason && { reason }) } }),
+      t.partners.rejected,
     );
   const canDecide = can("BulkApproveParticipants");
   return (
     <Loaded query={query}>
       {({ data, total, capped }) => {
-        const open = data.filter(({ partnerConsent }) => !partnerConsent).map(({ id }) => id);
-        const chosen = open.filter((id) => selected.has(id));
+        const open = data.filter(({ partnerConsent }) => !partnerConsent);
+        const chosen = open.filter(({ id }) => selected.has(id));
         return (
           <>
             {done && <Done key={done}>{done}</Done>}
@@ -103,14 +116,13 @@ export function Applications({ program }: { program: Program }) {
                     <Application
                       key={application.id}
                       application={application}
-                      questions={questions}
                       message={messages.get(application.id)}
                       {...(canDecide &&
                         !application.partnerConsent && {
                           isSelected: selected.has(application.id),
                           onSelect: (on: boolean) => setSelected(on ? new Set([...selected, application.id]) : new Set([...selected].filter((id) => id !== application.id))),
-                          onApprove: () => void approve([application.id]),
-                          onReject: () => setRejecting([application.id]),
+                          onApprove: () => void approve([application]),
+                          onReject: () => setRejecting([application]),
                           isPending: pending,
                         })}
                     />
@@ -118,7 +130,7 @@ export function Applications({ program }: { program: Program }) {
                 </div>
                 {canDecide && (
                   <BulkBar
-                    ids={open}
+                    ids={open.map(({ id }) => id)}
                     selected={selected}
                     onSelect={setSelected}
                     label={chosen.length > 0 ? t.partners.selected(f.number(chosen.length)) : t.commissions.selectAll}
@@ -145,16 +157,12 @@ export function Applications({ program }: { program: Program }) {
               </>
             )}
             {rejecting && (
-              <RejectDialog
-                count={rejecting.length}
+              <AskReason
+                title={t.partners.rejectTitle(f.number(rejecting.length))}
+                hint={t.partners.rejectHint}
+                label={t.partners.reject}
+                onDecide={(reason) => reject(rejecting, reason)}
                 onClose={() => setRejecting(null)}
-                onReject={(reason) =>
-                  decide(
-                    () =>
-                      api.PATCH("/api/v1/programs/{programId}/partners/bulk-reject", { params: { path }, body: { participantIds: rejecting, ...(reason && { reason }) } }),
-                    t.partners.rejected,
-                  )
-                }
               />
             )}
           </>
@@ -167,7 +175,6 @@ export function Applications({ program }: { program: Program }) {
 /** An application. Without onApprove, nothing can be decided about it. */
 function Application({
   application,
-  questions,
   message,
   isSelected,
   onSelect,
@@ -176,7 +183,6 @@ function Application({
   isPending,
 }: {
   application: Participant;
-  questions: Program["applicationQuestions"];
   message: string | undefined;
   isSelected?: boolean;
   onSelect?: (on: boolean) => void;
@@ -185,7 +191,8 @@ function Application({
   isPending?: boolean;
 }) {
   const { t, f } = useTexts();
-  const { partnerName, partnerEmail, appliedAt, createdAt, applicationAnswers, partnerConsent, referralCode } = application;
+  const { programId, programName, partnerName, partnerEmail, appliedAt, createdAt, applicationAnswers, partnerConsent, referralCode } = application;
+  const questions = useProgram(programId).data?.applicationQuestions ?? []; // lists of programmes have none
   const labels = new Map(questions.map(({ key, label }) => [key, label]));
   const time = appliedAt ?? createdAt;
   return (
@@ -203,6 +210,7 @@ function Application({
       <Facts
         rows={[
           [t.form.email, partnerEmail],
+          [t.filter.program, programName],
           [t.partners.code, <span className={kit.code}>{referralCode}</span>],
           [t.partners.applied, time && `${f.time(time)} (${f.relative(time)})`],
           ...Object.entries(applicationAnswers).map(([key, answer]): [string, string] => [labels.get(key) ?? key, answer]),
@@ -220,18 +228,5 @@ function Application({
         </div>
       )}
     </article>
-  );
-}
-
-function RejectDialog({ count, onReject, onClose }: { count: number; onReject: (reason: string) => Promise<void>; onClose: () => void }) {
-  const { t, f } = useTexts();
-  const state = useSubmit(useCallback(({ reason = "" }) => onReject(reason), [onReject]));
-  return (
-    <Dialog title={t.partners.rejectTitle(f.number(count))} open onClose={onClose}>
-      <Form state={state} label={t.partners.reject} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.partners.rejectHint}</p>
-        <TextField name="reason" label={`${t.partners.reason} (${t.form.optional})`} lines maxLength={500} />
-      </Form>
-    </Dialog>
   );
 }

@@ -1,13 +1,12 @@
-import { useCallback, useState } from "react";
+import { useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { Form, useSubmit } from "../../kit/form";
+import { Button } from "../../kit/controls";
 import kit from "../../kit/kit.module.css";
 import { useCan } from "../can";
 import { Decided, useDecision } from "../decision";
 import { useTexts } from "../texts";
+import { AskReason } from "./AskReason";
 import { useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
@@ -57,21 +56,15 @@ export function Decisions({ participant, program }: Props) {
           </Button>
         )}
       </div>
-      {asking && <Ask action={asking} name={partnerName} onDecide={(reason) => decide(asking, reason)} onClose={() => setAsking(null)} />}
+      {asking && (
+        <AskReason
+          title={t.partners.ask[asking](partnerName)}
+          hint={asking === "suspend" ? t.partners.suspendHint : t.partners.rejectHint}
+          label={t.partners[asking]}
+          onDecide={(reason) => decide(asking, reason)}
+          onClose={() => setAsking(null)}
+        />
+      )}
     </>
-  );
-}
-
-/** Asks for the reason of a rejection or suspension, and says what it does. */
-function Ask({ action, name, onDecide, onClose }: { action: "reject" | "suspend"; name: string; onDecide: (reason: string) => Promise<void>; onClose: () => void }) {
-  const { t } = useTexts();
-  const state = useSubmit(useCallback(({ reason = "" }) => onDecide(reason), [onDecide]));
-  return (
-    <Dialog title={t.partners.ask[action](name)} open onClose={onClose}>
-      <Form state={state} label={t.partners[action]} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{action === "suspend" ? t.partners.suspendHint : t.partners.rejectHint}</p>
-        <TextField name="reason" label={`${t.partners.reason} (${t.form.optional})`} lines maxLength={500} />
-      </Form>
-    </Dialog>
   );
 }

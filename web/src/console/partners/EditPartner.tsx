@@ -9,7 +9,7 @@ import { Dialog } from "../../kit/dialog";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
-import { useReload } from "./data";
+import { tagsOf, useReload } from "./data";
 import type { Props } from "./PartnerDetail";
 
 /** The button that changes what the merchant has set for a partner. */
@@ -32,7 +32,7 @@ export function EditPartner({ participant, program, groups }: Props & { groups: 
         const body = {
           referralCode: values.referralCode ?? "",
           ...(values.groupId !== undefined && { groupId: values.groupId || null }), // absent until the groups are loaded
-          tags: (values.tags ?? "").split(",").map((tag) => tag.trim()).filter(Boolean),
+          tags: tagsOf(values.tags),
           note: values.note || null,
           externalId: values.externalId || null,
           commissionOverride: override,

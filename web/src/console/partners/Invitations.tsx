@@ -7,23 +7,20 @@ import { Empty, Failure, Loaded } from "../../kit/feedback";
 import { Card, Pages, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
-import type { Program } from "./Partners";
 
 /** The invitations that are not accepted yet. */
-export function Invitations({ program }: { program: Program }) {
+export function Invitations({ programId }: { programId: string }) {
   const { api, mode } = useApp();
   const { t, f } = useTexts();
   const queries = useQueryClient();
   const can = useCan();
   const page = usePage();
-  const path = { programId: program.id };
-  const key = [mode, "partners", program.id, "invitations"];
+  const path = { programId };
+  const key = [mode, "partners", programId, "invitations"];
   const query = useQuery({
     ...paged,
     queryKey: [...key, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/programs/{programId}/partners/invites", { params: { path, query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/programs/{programId}/partners/invites", { params: { path, query: pageOf(page) } })),
   });
   const revoke = useMutation({
     mutationFn: async (inviteId: string) =>

@@ -27,9 +27,7 @@ export function Ledger({ participant, program }: Props) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "partners", program.id, "ledger", participant.id, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/programs/{programId}/partners/{participantId}/ledger", { params: { path, query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/programs/{programId}/partners/{participantId}/ledger", { params: { path, query: pageOf(page) } })),
   });
   return (
     <Loaded query={query}>

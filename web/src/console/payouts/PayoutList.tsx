@@ -50,9 +50,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "payouts", "list", batchId, filters, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/payouts", { params: { query: { ...(batchId && { batchId }), ...filters, ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/payouts", { params: { query: { ...(batchId && { batchId }), ...filters, ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   return (

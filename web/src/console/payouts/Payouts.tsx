@@ -57,9 +57,7 @@ function Batches() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "payouts", "batches", status, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/payouts/batches", { params: { query: { ...(status && { status }), ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/payouts/batches", { params: { query: { ...(status && { status }), ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   return (

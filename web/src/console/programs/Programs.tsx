@@ -55,9 +55,7 @@ function List() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "programs", filters, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/programs", { params: { query: { ...filters, ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/programs", { params: { query: { ...filters, ...pageOf(page) } } })),
     refetchInterval: liveInterval,
   });
   const numbers = useQuery({

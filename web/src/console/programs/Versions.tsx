@@ -20,9 +20,7 @@ export function Versions({ program }: { program: Program }) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "programs", program.id, "versions", page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/programs/{programId}/rules", { params: { path: { programId: program.id }, query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/programs/{programId}/rules", { params: { path: { programId: program.id }, query: pageOf(page) } })),
   });
   // The rules of the programme itself have no versions, only those of the commission.
   const rows = open?.rules ? wordsOf({ ...termsOf(program), commissionRules: open.rules }, program.currency, t, f) : [];

@@ -18,9 +18,7 @@ export function StripeEvents() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "stripe", "events", page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/integrations/{processor}/events", { params: { path: { processor: "stripe" }, query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/integrations/{processor}/events", { params: { path: { processor: "stripe" }, query: pageOf(page) } })),
     refetchInterval: liveInterval,
   });
   const reasons: Record<string, string> = t.stripe.reasons;

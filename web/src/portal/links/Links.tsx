@@ -74,9 +74,7 @@ function FurtherLinks({ program }: { program: Program }) {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "links", program.id, page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/partner/links", { params: { query: { programId: program.id, ...pageOf(page) } } })),
   });
   const earned = useQuery({ queryKey: [mode, "links", program.id, "earned"], queryFn: () => earningsOf(api, program.id) });
   const changed = (link: PartnerLink | null) => {

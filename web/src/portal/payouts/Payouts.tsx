@@ -59,9 +59,7 @@ function List() {
   const query = useQuery({
     ...paged,
     queryKey: [mode, "payouts", page],
-    queryFn: async () => {
-      return listOf(await api.GET("/api/v1/partner/payouts", { params: { query: pageOf(page) } }));
-    },
+    queryFn: async () => listOf(await api.GET("/api/v1/partner/payouts", { params: { query: pageOf(page) } })),
   });
   return (
     <Loaded query={query}>
