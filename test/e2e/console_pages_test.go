@@ -44,12 +44,13 @@ func (d consoleData) console() app {
 	}
 	return app{"/console/test", "../../web/src/console/Console.tsx", map[string]appPage{
 		"/":                               {data: []string{""}, empty: []string{""}},
-		"/analytics":                      {data: []string{"/analytics", "/analytics?show=breakdown", "/analytics?show=funnel", "/analytics?show=cohorts"}, empty: []string{"/analytics", "/analytics?show=breakdown"}},
+		"/analytics":                      {data: []string{"/analytics", "/analytics?show=breakdown", "/analytics?show=breakdown&by=promo_code", "/analytics?show=funnel", "/analytics?show=cohorts"}, empty: []string{"/analytics", "/analytics?show=breakdown", "/analytics?show=cohorts"}},
 		"/commissions":                    {data: []string{"/commissions?show=rejected", "/commissions?show=paid&open=" + d.earned}, empty: []string{"/commissions", "/commissions?show=paid&search=x"}},
 		"/commissions/:id":                {data: []string{"/commissions/" + d.earned, "/commissions/" + d.rejected}, empty: []string{"/commissions/unknown"}},
 		"/conversions":                    {data: []string{"/conversions"}, empty: []string{"/conversions", "/conversions?credited=false"}},
 		"/conversions/:id":                {data: []string{"/conversions/" + d.conversion}, empty: []string{"/conversions/unknown"}},
 		"/partners":                       {data: []string{"/partners", "/partners?show=applications", "/partners?show=invitations"}, empty: []string{"/partners"}},
+		"/partners/:id":                   {data: []string{"/partners/" + d.participant}, empty: []string{"/partners/unknown"}},
 		"/programs/:program/partners/:id": {data: []string{partner, partner + "?show=links", partner + "?show=ledger", partner + "?show=data"}, empty: []string{"/programs/unknown/partners/unknown"}},
 		"/fraud":                          {data: []string{"/fraud"}, empty: []string{"/fraud", "/fraud?show=dismissed"}},
 		"/payouts":                        {data: []string{"/payouts", "/payouts?show=payouts", "/payouts?show=balances"}, empty: []string{"/payouts", "/payouts?show=payouts", "/payouts?show=balances"}},

@@ -72,7 +72,7 @@ export function PayoutList({ batchId }: { batchId?: string }) {
               </Card>
             );
           }
-          const open = can("MarkPayoutPaid") ? data.filter(isOpen) : [];
+          const open = can("BulkMarkPayoutsPaid") ? data.filter(isOpen) : [];
           return (
             <>
               <Table

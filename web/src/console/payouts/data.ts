@@ -2,9 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 
 import { type Tributary, TributaryError, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
-import { messageOf } from "../../kit/feedback";
+import { outcomeOf } from "../bulk";
 import { liveInterval, useReloadOf } from "../data";
-import { useTexts } from "../texts";
 
 export type Batch = Schemas["PayoutBatch"];
 export type Payout = Schemas["Payout"];
@@ -45,36 +44,38 @@ export async function allPayouts(api: Tributary, batchId: string): Promise<Payou
 export type Mark = { payoutId: string } & ({ reference: string; paidAt?: string } | { reason: string });
 
 /**
- * Returns a function that marks payouts as paid or failed, one after the other, and tells after
+ * Returns a function that marks payouts as paid or failed, up to 100 with a request, and tells after
  * each how many are done. The result maps each refused payout to its message.
  */
 export function useMarks() {
   const { api } = useApp();
-  const { t } = useTexts();
   return async (marks: Mark[], onProgress: (done: number) => void): Promise<Map<string, string>> => {
     const refused = new Map<string, string>();
-    for (const [index, mark] of marks.entries()) {
-      try {
-        await patient(() => send(api, mark));
-      } catch (error) {
-        // Without the service, the others would fail too.
-        if (!(error instanceof TributaryError) || error.status >= 500 || error.status === 401 || error.status === 403) throw error;
-        refused.set(mark.payoutId, messageOf(error, t));
-      }
-      onProgress(index + 1);
+    let done = 0;
+    const send = async (payouts: Mark[], call: () => Promise<Parameters<typeof outcomeOf<Schemas["BulkPayoutResult"]>>[0]>) => {
+      const { failed } = await patient(async () => outcomeOf(await call(), ({ payoutId }) => payoutId));
+      for (const [id, message] of failed) refused.set(id, message);
+      done += payouts.length;
+      onProgress(done);
+    };
+    for (const payouts of partsOf(marks.filter((mark) => "reference" in mark))) {
+      await send(payouts, () => api.PATCH("/api/v1/payouts/bulk-mark-paid", { body: { payouts } }));
+    }
+    for (const payouts of partsOf(marks.filter((mark) => "reason" in mark))) {
+      await send(payouts, () => api.PATCH("/api/v1/payouts/bulk-mark-failed", { body: { payouts } }));
     }
     return refused;
   };
 }
 
-async function send(api: Tributary, { payoutId, ...body }: Mark): Promise<void> {
-  const params = { path: { payoutId } };
-  if ("reason" in body) unwrap(await api.PATCH("/api/v1/payouts/{payoutId}/mark-failed", { params, body }));
-  else unwrap(await api.PATCH("/api/v1/payouts/{payoutId}/mark-paid", { params, body }));
+/** Divides a list into those of the requests. */
+function partsOf<T>(items: T[]): T[][] {
+  const most = 100;
+  return Array.from({ length: Math.ceil(items.length / most) }, (_, part) => items.slice(part * most, (part + 1) * most));
 }
 
 /** Makes a call, and repeats it when the limit of requests allows it. */
-async function patient(call: () => Promise<void>): Promise<void> {
+async function patient<T>(call: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await call();
