@@ -75,7 +75,7 @@ func participantExportSQL(programs []affiliate.ProgramID, filter participant.Fil
 	}
 	rows := fmt.Sprintf(`
 		select t.*, k.* from (select %s%s order by %s) k
-		join participants t on t.workspace_id = @workspace and t.id = k.key%d`, strings.Join(keys, ", "), from+search, sort, len(keys)-1)
+		join participants t on t.workspace_id = @workspace and t.mode = @mode and t.id = k.key%d`, strings.Join(keys, ", "), from+search, sort, len(keys)-1)
 	return withStats(rows) + ` order by ` + strings.Join(sortByKeys, ", ")
 }
 
