@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tributary-hq/tributary/tools/browser/browsertest"
 )
@@ -229,7 +231,7 @@ func testAddMember(ctx context.Context, t *testing.T, sys *system, u browsertest
 	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/members")
 	p.Press("button", "Invite a member")
 	p.Fill("E-mail address", email)
-	p.Press("radio", "Manager")
+	p.Press("radio", "Manager Runs programmes and partners, and decides about applications and commissions.")
 	p.wantAccessibleTask()
 	p.Press("button", "Send invitation")
 	p.Find("heading", email+" is invited")
@@ -258,7 +260,7 @@ func testEraseBuyer(ctx context.Context, t *testing.T, sys *system, u browsertes
 	sale := f.reportSale(t, f.click(t), object{"metadata": object{"note": "for Bob"}})
 	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/privacy")
 	p.Press("button", "Erase")
-	p.Press("radio", "Transaction id")
+	p.Press("radio", "Transaction id The id of one of the buyer’s sales, or Stripe’s id of it.")
 	p.Fill("Transaction id", sale.text("external_transaction_id"))
 	p.Fill("Type DELETE to confirm", "delete")
 	p.Press("button", "Erase")
@@ -271,4 +273,25 @@ func testEraseBuyer(ctx context.Context, t *testing.T, sys *system, u browsertes
 	if strings.Contains(erased.body, "Bob") || strings.Contains(erased.body, sale.text("external_transaction_id")) {
 		t.Errorf("the sale is %s after the erasure of the buyer", erased.body)
 	}
+}
+
+func testFindPartner(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
+	f := sys.newFixture(t, "test", nil)
+	p := openConsole(ctx, t, sys, u, f.merchant, "/fraud")
+	if u.Keyboard {
+		p.Do(chromedp.KeyEvent("k", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	} else {
+		p.Press("button", "Search (Ctrl K)")
+	}
+	p.WaitFor("the field has the focus", `document.activeElement.type === "search"`)
+	browsertest.Command(p.Tab, input.InsertText, input.InsertTextParams{Text: f.partner.email})
+	p.wantText("Pia Partner " + f.partner.email)
+	p.wantAccessibleTask()
+	if u.Keyboard {
+		p.Do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
+	} else {
+		p.Press("menuitem", "Pia Partner "+f.partner.email)
+	}
+	p.wantPath("/console/test" + strings.TrimPrefix(f.participantPath(), "/api/v1"))
+	p.Find("heading", "Pia Partner")
 }

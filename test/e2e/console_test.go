@@ -22,6 +22,7 @@ func TestConsole(t *testing.T) {
 		{"pay out", testPayOut},
 		{"add a member who cannot pay", testAddMember},
 		{"erase a buyer", testEraseBuyer},
+		{"find a partner", testFindPartner},
 	}.run(browsertest.Start(t), t, start(t, setup{}))
 }
 
