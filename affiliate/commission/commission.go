@@ -136,6 +136,10 @@ type Filter struct {
 	Participant *affiliate.ParticipantID
 	Status      Status
 	NeedsReview *bool
+	// HoldActive restricts the list to pending commissions whose hold period is running at the time
+	// At (true), or is over or does not exist (false).
+	HoldActive *bool
+	At         time.Time
 	// Created is the period of creation.
 	Created affiliate.Period
 	// Search is a prefix of the partner's name or e-mail address, of the external transaction
@@ -208,11 +212,15 @@ type Group struct {
 
 // Stats has the numbers and sums of the commissions that match a filter. Amounts are added up by currency.
 type Stats struct {
-	// Capped says that the search matches more than MaxSearchTotal commissions. The others are not counted.
+	// Capped says that the search matches more than MaxSearchTotal commissions, or that OnHold or Ready
+	// stopped at MaxTotal. The others are not counted.
 	Capped bool
 	// Count and NeedsReview include commissions of all currencies.
 	Count       int64
 	NeedsReview int64
+	// OnHold and Ready are the numbers of pending commissions that need no review: with a hold period
+	// that is running, and without one.
+	OnHold, Ready int64
 	// Currency is the currency of the programme, or of the workspace if the filter
 	// names no programme. InCurrency is the sum of the commissions in that currency.
 	Currency   string

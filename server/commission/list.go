@@ -58,7 +58,7 @@ const (
 )
 
 // filter returns the filter of a request. Errors: VALIDATION_ERROR and the errors of parseOwnProgram.
-func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (commission.Filter, error) {
+func (s *Service) filter(ctx context.Context, req filterRequest, needsReview, holdActive *bool, route routeKind) (commission.Filter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
 		return commission.Filter{}, err
@@ -66,6 +66,8 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	filter := commission.Filter{
 		Status:      commission.Status(server.EnumName(req.GetStatus())),
 		NeedsReview: needsReview,
+		HoldActive:  holdActive,
+		At:          s.currentTime(),
 		Created:     created,
 		Search:      req.GetSearch(),
 		HideEmails:  readerOf(ctx).masked,
@@ -115,16 +117,16 @@ func orderOf(req orderRequest) commission.Order {
 
 // ListCommissions returns one page of the commissions of the workspace or a programme.
 func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
-	return s.list(ctx, req, req.NeedsReview, workspaceRoute)
+	return s.list(ctx, req, req.NeedsReview, req.HoldActive, workspaceRoute)
 }
 
 // ListProgramCommissions returns one page of the commissions of one programme.
 func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.ListProgramCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
-	return s.list(ctx, req, req.NeedsReview, programRoute)
+	return s.list(ctx, req, req.NeedsReview, req.HoldActive, programRoute)
 }
 
-func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, route routeKind) (*affiliatev1.ListCommissionsResponse, error) {
-	filter, err := s.filter(ctx, req, needsReview, route)
+func (s *Service) list(ctx context.Context, req listRequest, needsReview, holdActive *bool, route routeKind) (*affiliatev1.ListCommissionsResponse, error) {
+	filter, err := s.filter(ctx, req, needsReview, holdActive, route)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search != "" {
+	if filter.Search != "" || filter.HoldActive != nil { // otherwise the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	reader, at := readerOf(ctx), s.currentTime()
@@ -147,16 +149,16 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 // GetCommissionStats returns statistics of the commissions of the caller's workspace and
 // mode. The request can name a programme as a filter.
 func (s *Service) GetCommissionStats(ctx context.Context, req *affiliatev1.GetCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
-	return s.stats(ctx, req, req.NeedsReview, workspaceRoute)
+	return s.stats(ctx, req, req.NeedsReview, req.HoldActive, workspaceRoute)
 }
 
 // GetProgramCommissionStats returns statistics of the commissions of one programme.
 func (s *Service) GetProgramCommissionStats(ctx context.Context, req *affiliatev1.GetProgramCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
-	return s.stats(ctx, req, req.NeedsReview, programRoute)
+	return s.stats(ctx, req, req.NeedsReview, req.HoldActive, programRoute)
 }
 
-func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (*affiliatev1.CommissionStats, error) {
-	filter, err := s.filter(ctx, req, needsReview, route)
+func (s *Service) stats(ctx context.Context, req filterRequest, needsReview, holdActive *bool, route routeKind) (*affiliatev1.CommissionStats, error) {
+	filter, err := s.filter(ctx, req, needsReview, holdActive, route)
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +183,8 @@ func statsToProto(stats commission.Stats) *affiliatev1.CommissionStats {
 		Currency:           stats.Currency,
 		AverageAmountCents: stats.AverageCents(),
 		NeedsReviewCount:   stats.NeedsReview,
+		OnHoldCount:        stats.OnHold,
+		ReadyCount:         stats.Ready,
 		ByStatus: &affiliatev1.CommissionStatsByStatus{
 			Pending:  statusStats(commission.Pending),
 			Approved: statusStats(commission.Approved),
@@ -201,17 +205,17 @@ func statsToProto(stats commission.Stats) *affiliatev1.CommissionStats {
 // ExportCommissions streams the commissions of the caller's workspace and mode as CSV. If
 // the request names a programme, it streams only the commissions of this programme.
 func (s *Service) ExportCommissions(req *affiliatev1.ExportCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.export(req, req.NeedsReview, workspaceRoute, stream)
+	return s.export(req, req.NeedsReview, req.HoldActive, workspaceRoute, stream)
 }
 
 // ExportProgramCommissions streams the commissions of one programme as CSV.
 func (s *Service) ExportProgramCommissions(req *affiliatev1.ExportProgramCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.export(req, req.NeedsReview, programRoute, stream)
+	return s.export(req, req.NeedsReview, req.HoldActive, programRoute, stream)
 }
 
-func (s *Service) export(req exportRequest, needsReview *bool, route routeKind, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *Service) export(req exportRequest, needsReview, holdActive *bool, route routeKind, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
-	filter, err := s.filter(ctx, req, needsReview, route)
+	filter, err := s.filter(ctx, req, needsReview, holdActive, route)
 	if err != nil {
 		return err
 	}

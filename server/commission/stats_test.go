@@ -1,13 +1,17 @@
 package commission_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -54,7 +58,7 @@ func TestStats_SumOneCurrency(t *testing.T) {
 	}
 
 	want := &affiliatev1.CommissionStats{
-		TotalCount: 4, TotalAmountCents: 201, Currency: "EUR", AverageAmountCents: 101, NeedsReviewCount: 2,
+		TotalCount: 4, TotalAmountCents: 201, Currency: "EUR", AverageAmountCents: 101, NeedsReviewCount: 2, ReadyCount: 1,
 		ByStatus: &affiliatev1.CommissionStatsByStatus{
 			Pending: sumOf(2, 201), Approved: sumOf(1, 0), Rejected: sumOf(0, 0), Paid: sumOf(1, 0), Refunded: sumOf(0, 0),
 		},
@@ -124,6 +128,59 @@ func TestStats_AgreeWithList(t *testing.T) {
 			t.Errorf("%s: GetCommissionStats returned %v, want the sums of the list: %d commissions, %d cents, %d that need review",
 				name, got, list.GetTotal(), cents, needReview)
 		}
+	}
+}
+
+func TestHoldActive_SeparatesPendingCommissions(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	p, other := f.Join("Pat"), f.Join("Quentin")
+	add := func(p pgtest.Participant, status commission.Status, hold *time.Duration, flagged bool) string {
+		return f.NewCommission(p, func(c *commission.Commission) {
+			if c.Status, c.NeedsReview = status, flagged; hold != nil {
+				c.HoldUntil = new(c.CreatedAt.Add(*hold))
+			}
+		}).ID.String()
+	}
+	running, over := new(time.Millisecond), new(time.Duration(0))
+	onHold, ready, flagged := add(p, commission.Pending, running, false), add(p, commission.Pending, over, false), add(p, commission.Pending, running, true)
+	withoutHold := add(other, commission.Pending, nil, false)
+	add(other, commission.Approved, running, false)
+	for _, foreign := range []*pgtest.Shop{f.NewShop(affiliate.ModeLive), f.InOtherMode()} {
+		f.NewCommission(foreign.Join("Other"))
+	}
+	type request = affiliatev1.ListCommissionsRequest
+	for name, tc := range map[string]struct {
+		req           *request
+		want          []string
+		onHold, ready int64
+	}{
+		"all pending":                    {&request{Status: 1}, []string{onHold, ready, flagged, withoutHold}, 1, 2},
+		"hold running":                   {&request{HoldActive: new(true)}, []string{onHold, flagged}, 1, 0},
+		"on hold":                        {&request{HoldActive: new(true), NeedsReview: new(false)}, []string{onHold}, 1, 0},
+		"ready":                          {&request{HoldActive: new(false), NeedsReview: new(false), Status: 1}, []string{ready, withoutHold}, 0, 2},
+		"ready, of a partner":            {&request{HoldActive: new(false), ParticipantId: new(p.ID.String())}, []string{ready}, 0, 1},
+		"ready, of a programme":          {&request{HoldActive: new(false), ProgramId: new(f.Program.String()), SortBy: new("partnerName")}, []string{ready, withoutHold}, 0, 2},
+		"ready, with a search":           {&request{HoldActive: new(false), Search: new("quen")}, []string{withoutHold}, 0, 1},
+		"needs review, hold running":     {&request{HoldActive: new(true), NeedsReview: new(true)}, []string{flagged}, 0, 0},
+		"approved with a running period": {&request{HoldActive: new(true), Status: 2}, nil, 0, 0},
+	} {
+		list := f.list(tc.req)
+		got := idsOf(list.GetData())
+		slices.Sort(got)
+		slices.Sort(tc.want)
+		if !slices.Equal(got, tc.want) || list.GetTotal() != int64(len(tc.want)) {
+			t.Errorf("%s: the list has %v and the total %d, want %v", name, got, list.GetTotal(), tc.want)
+		}
+		stats := f.stats(&affiliatev1.GetCommissionStatsRequest{
+			Status: tc.req.Status, HoldActive: tc.req.HoldActive, NeedsReview: tc.req.NeedsReview, Search: tc.req.Search, ParticipantId: tc.req.ParticipantId, ProgramId: tc.req.ProgramId,
+		})
+		if stats.TotalCount != int64(len(tc.want)) || stats.OnHoldCount != tc.onHold || stats.ReadyCount != tc.ready {
+			t.Errorf("%s: the statistics are %v, want %d commissions, %d on hold, %d ready", name, stats, len(tc.want), tc.onHold, tc.ready)
+		}
+	}
+	export := servertest.NewDownload(f.asOwner())
+	if err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{HoldActive: new(true)}, export); err != nil || strings.Count(export.Text(), "\n") != 3 {
+		t.Errorf("the export is %q, %v, want two commissions", export.Text(), err)
 	}
 }
 

@@ -8207,9 +8207,10 @@ export interface components {
         CommissionStats: {
             /**
              * Format: int64
-             * @description The number of commissions in all currencies. If a search finds more than 10,000, the
-             *     number is 10,000 and the response has the header `Total-Capped: true`. All other
-             *     numbers are exact.
+             * @description The number of commissions in all currencies. If a search finds more than 10,000, or the
+             *     filter `holdActive` more than 100,000, only that many are counted and the response has the
+             *     header `Total-Capped: true`. All other numbers are exact, except `onHoldCount` and
+             *     `readyCount`.
              */
             totalCount: number;
             /**
@@ -8240,6 +8241,19 @@ export interface components {
              *     currency, not only `currency`.
              */
             byCurrency: components["schemas"]["CommissionCurrencyStats"][];
+            /**
+             * Format: int64
+             * @description The number of pending commissions that are not flagged for review and whose hold period is
+             *     running. It stops at 100,000, or 10,000 with a search; the response then has the header
+             *     `Total-Capped: true`.
+             */
+            onHoldCount: number;
+            /**
+             * Format: int64
+             * @description The number of pending commissions that are not flagged for review and whose hold period is
+             *     over or does not exist. They can be approved. It stops like `onHoldCount`.
+             */
+            readyCount: number;
         };
         CommissionStatsByStatus: {
             pending: components["schemas"]["CommissionStatusStats"] | null;
@@ -10264,8 +10278,8 @@ export interface components {
             /**
              * Format: int64
              * @description The number of matching commissions on all pages. If a search finds more than 10,000,
-             *     the total is 10,000 and the response has the header `Total-Capped: true`. All other
-             *     totals are exact.
+             *     or the filter `holdActive` more than 100,000, the total is this number and the response
+             *     has the header `Total-Capped: true`. All other totals are exact.
              */
             total: number;
             /**
@@ -19813,6 +19827,11 @@ export interface operations {
                 programId?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -20137,6 +20156,11 @@ export interface operations {
                 participantId?: string;
                 /** @description A ticket of CreateDownloadTicket, instead of an access token. */
                 ticket?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -20203,6 +20227,11 @@ export interface operations {
                 programId?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -20254,7 +20283,9 @@ export interface operations {
                      *           "count": 1,
                      *           "amountCents": 1125
                      *         }
-                     *       ]
+                     *       ],
+                     *       "onHoldCount": 0,
+                     *       "readyCount": 0
                      *     }
                      */
                     "application/json": components["schemas"]["CommissionStats"];
@@ -22529,7 +22560,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "ticket": "dlt_dqX3hORbIxglmjSWGXE8kD1XAfPKln5F1thWF_ZGdc8",
+                     *       "ticket": "dlt_a1JJCKJ1_l0jGEjH6krb6a1CXY1Rggpyxsr6qF2q478",
                      *       "expiresAt": "2026-03-16T09:30:00.000Z"
                      *     }
                      */
@@ -30743,6 +30774,11 @@ export interface operations {
                 search?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -31123,6 +31159,11 @@ export interface operations {
                 participantId?: string;
                 /** @description A ticket of CreateDownloadTicket, instead of an access token. */
                 ticket?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -31189,6 +31230,11 @@ export interface operations {
                 search?: string;
                 /** @description Only commissions of this participant. */
                 participantId?: string;
+                /**
+                 * @description Only pending commissions whose hold period is running (`true`), or is over or does not exist
+                 *     (`false`).
+                 */
+                holdActive?: boolean;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -31242,7 +31288,9 @@ export interface operations {
                      *           "count": 3,
                      *           "amountCents": 2375
                      *         }
-                     *       ]
+                     *       ],
+                     *       "onHoldCount": 0,
+                     *       "readyCount": 0
                      *     }
                      */
                     "application/json": components["schemas"]["CommissionStats"];

@@ -243,6 +243,9 @@ type ListCommissionsRequest struct {
 	ProgramId *string `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,13,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +364,13 @@ func (x *ListCommissionsRequest) GetParticipantId() string {
 	return ""
 }
 
+func (x *ListCommissionsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 type ListProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The page to return, counted from 1. Default 1.
@@ -392,6 +402,9 @@ type ListProgramCommissionsRequest struct {
 	ProgramId string  `protobuf:"bytes,11,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,12,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,13,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -510,12 +523,19 @@ func (x *ListProgramCommissionsRequest) GetParticipantId() string {
 	return ""
 }
 
+func (x *ListProgramCommissionsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 type ListCommissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*CommissionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
 	// The number of matching commissions on all pages. If a search finds more than 10,000,
-	// the total is 10,000 and the response has the header `Total-Capped: true`. All other
-	// totals are exact.
+	// or the filter `holdActive` more than 100,000, the total is this number and the response
+	// has the header `Total-Capped: true`. All other totals are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
@@ -783,6 +803,9 @@ type GetCommissionStatsRequest struct {
 	ProgramId *string `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,9,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -873,6 +896,13 @@ func (x *GetCommissionStatsRequest) GetParticipantId() string {
 	return ""
 }
 
+func (x *GetCommissionStatsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 type GetProgramCommissionStatsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only commissions with this status.
@@ -895,6 +925,9 @@ type GetProgramCommissionStatsRequest struct {
 	ProgramId string  `protobuf:"bytes,7,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,8,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,9,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +1018,13 @@ func (x *GetProgramCommissionStatsRequest) GetParticipantId() string {
 	return ""
 }
 
+func (x *GetProgramCommissionStatsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 type ExportCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -1014,7 +1054,10 @@ type ExportCommissionsRequest struct {
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	// A ticket of CreateDownloadTicket, instead of an access token.
-	Ticket        *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
+	Ticket *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,12,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,6 +1169,13 @@ func (x *ExportCommissionsRequest) GetTicket() string {
 	return ""
 }
 
+func (x *ExportCommissionsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 type ExportProgramCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -1154,7 +1204,10 @@ type ExportProgramCommissionsRequest struct {
 	// Only commissions of this participant.
 	ParticipantId *string `protobuf:"bytes,10,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	// A ticket of CreateDownloadTicket, instead of an access token.
-	Ticket        *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
+	Ticket *string `protobuf:"bytes,11,opt,name=ticket,proto3,oneof" json:"ticket,omitempty"`
+	// Only pending commissions whose hold period is running (`true`), or is over or does not exist
+	// (`false`).
+	HoldActive    *bool `protobuf:"varint,12,opt,name=hold_active,json=holdActive,proto3,oneof" json:"hold_active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,13 +1319,21 @@ func (x *ExportProgramCommissionsRequest) GetTicket() string {
 	return ""
 }
 
+func (x *ExportProgramCommissionsRequest) GetHoldActive() bool {
+	if x != nil && x.HoldActive != nil {
+		return *x.HoldActive
+	}
+	return false
+}
+
 // CommissionStats holds counts and sums of the commissions that match the filter.
 // Amounts in different currencies are never added up.
 type CommissionStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of commissions in all currencies. If a search finds more than 10,000, the
-	// number is 10,000 and the response has the header `Total-Capped: true`. All other
-	// numbers are exact.
+	// The number of commissions in all currencies. If a search finds more than 10,000, or the
+	// filter `holdActive` more than 100,000, only that many are counted and the response has the
+	// header `Total-Capped: true`. All other numbers are exact, except `onHoldCount` and
+	// `readyCount`.
 	TotalCount int64 `protobuf:"varint,1,opt,name=total_count,json=totalCount,proto3" json:"total_count,omitempty"`
 	// The sum of the commissions in `currency`, in minor units.
 	TotalAmountCents int64 `protobuf:"varint,2,opt,name=total_amount_cents,json=totalAmountCents,proto3" json:"total_amount_cents,omitempty"`
@@ -1288,7 +1349,14 @@ type CommissionStats struct {
 	ByStatus *CommissionStatsByStatus `protobuf:"bytes,6,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
 	// The counts and sums per currency, sorted by currency code. The list includes every
 	// currency, not only `currency`.
-	ByCurrency    []*CommissionCurrencyStats `protobuf:"bytes,7,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
+	ByCurrency []*CommissionCurrencyStats `protobuf:"bytes,7,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
+	// The number of pending commissions that are not flagged for review and whose hold period is
+	// running. It stops at 100,000, or 10,000 with a search; the response then has the header
+	// `Total-Capped: true`.
+	OnHoldCount int64 `protobuf:"varint,8,opt,name=on_hold_count,json=onHoldCount,proto3" json:"on_hold_count,omitempty"`
+	// The number of pending commissions that are not flagged for review and whose hold period is
+	// over or does not exist. They can be approved. It stops like `onHoldCount`.
+	ReadyCount    int64 `protobuf:"varint,9,opt,name=ready_count,json=readyCount,proto3" json:"ready_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1370,6 +1438,20 @@ func (x *CommissionStats) GetByCurrency() []*CommissionCurrencyStats {
 		return x.ByCurrency
 	}
 	return nil
+}
+
+func (x *CommissionStats) GetOnHoldCount() int64 {
+	if x != nil {
+		return x.OnHoldCount
+	}
+	return 0
+}
+
+func (x *CommissionStats) GetReadyCount() int64 {
+	if x != nil {
+		return x.ReadyCount
+	}
+	return 0
 }
 
 type CommissionStatsByStatus struct {
@@ -3158,7 +3240,7 @@ var File_affiliate_v1_commission_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x81\x06\n" +
+	"\x1daffiliate/v1/commission.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb7\x06\n" +
 	"\x16ListCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -3174,7 +3256,10 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	" \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\aR\x06search\x88\x01\x01\x12,\n" +
 	"\n" +
 	"program_id\x18\v \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\tprogramId\x88\x01\x01\x124\n" +
-	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\tR\rparticipantId\x88\x01\x01B\a\n" +
+	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\tR\rparticipantId\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\r \x01(\bH\n" +
+	"R\n" +
+	"holdActive\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\n" +
@@ -3188,7 +3273,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
 	"\v_program_idB\x11\n" +
-	"\x0f_participant_id\"\xea\x05\n" +
+	"\x0f_participant_idB\x0e\n" +
+	"\f_hold_active\"\xa0\x06\n" +
 	"\x1dListProgramCommissionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12m\n" +
@@ -3204,7 +3290,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	" \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\aR\x06search\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\v \x01(\tR\tprogramId\x124\n" +
-	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\rparticipantId\x88\x01\x01B\a\n" +
+	"\x0eparticipant_id\x18\f \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\bR\rparticipantId\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\r \x01(\bH\tR\n" +
+	"holdActive\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\n" +
@@ -3217,7 +3305,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\x11\n" +
-	"\x0f_participant_id\"\x8f\x01\n" +
+	"\x0f_participant_idB\x0e\n" +
+	"\f_hold_active\"\x8f\x01\n" +
 	"\x17ListCommissionsResponse\x124\n" +
 	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.CommissionListItemR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -3237,7 +3326,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\rcommission_id\x18\x02 \x01(\tR\fcommissionId\x12+\n" +
 	"\x06reason\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01H\x00R\x06reason\x88\x01\x01\x12/\n" +
 	"\x04code\x18\x04 \x01(\x0e2\x1b.affiliate.v1.RejectionCodeR\x04codeB\t\n" +
-	"\a_reason\"\xeb\x03\n" +
+	"\a_reason\"\xa1\x04\n" +
 	"\x19GetCommissionStatsRequest\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
 	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
@@ -3247,7 +3336,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12,\n" +
 	"\n" +
 	"program_id\x18\a \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\tprogramId\x88\x01\x01\x124\n" +
-	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01B\f\n" +
+	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\t \x01(\bH\aR\n" +
+	"holdActive\x88\x01\x01B\f\n" +
 	"\n" +
 	"_date_fromB\n" +
 	"\n" +
@@ -3256,7 +3347,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\r\n" +
 	"\v_program_idB\x11\n" +
-	"\x0f_participant_id\"\xd4\x03\n" +
+	"\x0f_participant_idB\x0e\n" +
+	"\f_hold_active\"\x8a\x04\n" +
 	" GetProgramCommissionStatsRequest\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12)\n" +
 	"\tdate_from\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
@@ -3266,7 +3358,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x06search\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xc8\x01\xa8\xbb\x18\x01H\x04R\x06search\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\a \x01(\tR\tprogramId\x124\n" +
-	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\rparticipantId\x88\x01\x01B\f\n" +
+	"\x0eparticipant_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x05R\rparticipantId\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\t \x01(\bH\x06R\n" +
+	"holdActive\x88\x01\x01B\f\n" +
 	"\n" +
 	"_date_fromB\n" +
 	"\n" +
@@ -3274,7 +3368,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\t_timezoneB\x0f\n" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\x11\n" +
-	"\x0f_participant_id\"\xce\x05\n" +
+	"\x0f_participant_idB\x0e\n" +
+	"\f_hold_active\"\x84\x06\n" +
 	"\x18ExportCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3289,7 +3384,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"program_id\x18\t \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\tprogramId\x88\x01\x01\x124\n" +
 	"\x0eparticipant_id\x18\n" +
 	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\aR\rparticipantId\x88\x01\x01\x12$\n" +
-	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\bR\x06ticket\x88\x01\x01B\n" +
+	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\bR\x06ticket\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\f \x01(\bH\tR\n" +
+	"holdActive\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3301,7 +3398,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\a_searchB\r\n" +
 	"\v_program_idB\x11\n" +
 	"\x0f_participant_idB\t\n" +
-	"\a_ticket\"\xb7\x05\n" +
+	"\a_ticketB\x0e\n" +
+	"\f_hold_active\"\xed\x05\n" +
 	"\x1fExportProgramCommissionsRequest\x12m\n" +
 	"\asort_by\x18\x01 \x01(\tBO\xfaBLrJR\tcreatedAtR\vamountCentsR\x06statusR\x0ecommissionTypeR\vneedsReviewR\vpartnerNameH\x00R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
@@ -3316,7 +3414,9 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"program_id\x18\t \x01(\tR\tprogramId\x124\n" +
 	"\x0eparticipant_id\x18\n" +
 	" \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x06R\rparticipantId\x88\x01\x01\x12$\n" +
-	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\aR\x06ticket\x88\x01\x01B\n" +
+	"\x06ticket\x18\v \x01(\tB\a\xfaB\x04r\x02\x18dH\aR\x06ticket\x88\x01\x01\x12$\n" +
+	"\vhold_active\x18\f \x01(\bH\bR\n" +
+	"holdActive\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sort_byB\f\n" +
 	"\n" +
@@ -3327,7 +3427,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\r_needs_reviewB\t\n" +
 	"\a_searchB\x11\n" +
 	"\x0f_participant_idB\t\n" +
-	"\a_ticket\"\xe8\x02\n" +
+	"\a_ticketB\x0e\n" +
+	"\f_hold_active\"\xad\x03\n" +
 	"\x0fCommissionStats\x12\x1f\n" +
 	"\vtotal_count\x18\x01 \x01(\x03R\n" +
 	"totalCount\x12,\n" +
@@ -3337,7 +3438,10 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x12needs_review_count\x18\x05 \x01(\x03R\x10needsReviewCount\x12B\n" +
 	"\tby_status\x18\x06 \x01(\v2%.affiliate.v1.CommissionStatsByStatusR\bbyStatus\x12F\n" +
 	"\vby_currency\x18\a \x03(\v2%.affiliate.v1.CommissionCurrencyStatsR\n" +
-	"byCurrency\"\xd4\x02\n" +
+	"byCurrency\x12\"\n" +
+	"\ron_hold_count\x18\b \x01(\x03R\vonHoldCount\x12\x1f\n" +
+	"\vready_count\x18\t \x01(\x03R\n" +
+	"readyCount\"\xd4\x02\n" +
 	"\x17CommissionStatsByStatus\x12=\n" +
 	"\apending\x18\x01 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\apending\x12?\n" +
 	"\bapproved\x18\x02 \x01(\v2#.affiliate.v1.CommissionStatusStatsR\bapproved\x12?\n" +

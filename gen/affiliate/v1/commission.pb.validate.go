@@ -205,6 +205,10 @@ func (m *ListCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
+	}
+
 	if len(errors) > 0 {
 		return ListCommissionsRequestMultiError(errors)
 	}
@@ -453,6 +457,10 @@ func (m *ListProgramCommissionsRequest) validate(all bool) error {
 			errors = append(errors, err)
 		}
 
+	}
+
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
 	}
 
 	if len(errors) > 0 {
@@ -1150,6 +1158,10 @@ func (m *GetCommissionStatsRequest) validate(all bool) error {
 
 	}
 
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
+	}
+
 	if len(errors) > 0 {
 		return GetCommissionStatsRequestMultiError(errors)
 	}
@@ -1343,6 +1355,10 @@ func (m *GetProgramCommissionStatsRequest) validate(all bool) error {
 			errors = append(errors, err)
 		}
 
+	}
+
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
 	}
 
 	if len(errors) > 0 {
@@ -1587,6 +1603,10 @@ func (m *ExportCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
+	}
+
 	if len(errors) > 0 {
 		return ExportCommissionsRequestMultiError(errors)
 	}
@@ -1822,6 +1842,10 @@ func (m *ExportProgramCommissionsRequest) validate(all bool) error {
 
 	}
 
+	if m.HoldActive != nil {
+		// no validation rules for HoldActive
+	}
+
 	if len(errors) > 0 {
 		return ExportProgramCommissionsRequestMultiError(errors)
 	}
@@ -2014,6 +2038,10 @@ func (m *CommissionStats) validate(all bool) error {
 		}
 
 	}
+
+	// no validation rules for OnHoldCount
+
+	// no validation rules for ReadyCount
 
 	if len(errors) > 0 {
 		return CommissionStatsMultiError(errors)

@@ -219,17 +219,17 @@ func groupsSQL(where postgres.Conditions, spans []span) (string, []any) {
 
 const commissionGroupBy = "c.status, c.needs_review, c.currency"
 
-// searchGroupsSQL does the same as groupsSQL for the results of a search.
-func searchGroupsSQL(where postgres.Conditions) (string, []any) {
+// searchGroupsSQL does the same as groupsSQL for commissions that are counted row by row. It stops at limit.
+func searchGroupsSQL(where postgres.Conditions, limit int64) (string, []any) {
 	return fmt.Sprintf(`
 		select %[1]s, count(*) as count, sum(c.amount_cents)::bigint as amount_cents
 		from (select %[1]s, c.amount_cents from commissions c where %[2]s limit %[3]d) c
-		group by %[1]s`, commissionGroupBy, where.SQL(), affiliate.MaxSearchTotal), where.Args
+		group by %[1]s`, commissionGroupBy, where.SQL(), limit), where.Args
 }
 
 // Stats counts and sums the commissions that match a filter, in one snapshot.
-// If the filter has a search text, it counts at most affiliate.MaxSearchTotal
-// commissions. Errors: NOT_FOUND if the filter's programme or participant does not exist.
+// If the filter has a search text or a condition on the hold period, it counts at most
+// affiliate.MaxTotalOf commissions. Errors: NOT_FOUND if the filter's programme or participant does not exist.
 func Stats(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter commission.Filter) (stats commission.Stats, err error) {
 	if err := postgres.CheckFilter(ctx, db, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err
@@ -244,18 +244,50 @@ func Stats(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter c
 			return fmt.Errorf("commission stats: %w", err)
 		}
 		stats = commission.NewStats(currency, groups)
-		if filter.Search == "" || stats.Count < affiliate.MaxSearchTotal {
+		limit := affiliate.MaxTotalOf(filter.Search)
+		if stats.OnHold, stats.Ready, err = countPending(ctx, tx, scope, filter, limit); err != nil {
+			return fmt.Errorf("count pending commissions: %w", err)
+		}
+		stats.Capped = stats.OnHold > limit || stats.Ready > limit
+		stats.OnHold, stats.Ready = min(stats.OnHold, limit), min(stats.Ready, limit)
+		if !countsRows(filter) || stats.Count < limit {
 			return nil
 		}
 		where, err := commissionConditions(ctx, tx, scope, filter)
 		if err != nil {
 			return err
 		}
-		found, err := countFound(ctx, tx, where)
-		stats.Capped = found > affiliate.MaxSearchTotal
+		found, err := countFound(ctx, tx, where, limit)
+		stats.Capped = stats.Capped || found > limit
 		return err
 	})
 	return stats, err
+}
+
+// countPending returns the numbers of pending commissions that match a filter and need no review: with a
+// hold period that is running, and without one. Each number stops at limit + 1.
+func countPending(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, limit int64) (onHold, ready int64, err error) {
+	if filter.Status != "" && filter.Status != commission.Pending || filter.NeedsReview != nil && *filter.NeedsReview {
+		return 0, 0, nil
+	}
+	filter.NeedsReview = new(false)
+	count := func(holdActive bool) (int64, error) {
+		if filter.HoldActive != nil && *filter.HoldActive != holdActive {
+			return 0, nil
+		}
+		pending := filter
+		pending.HoldActive = &holdActive
+		where, err := commissionConditions(ctx, tx, scope, pending)
+		if err != nil {
+			return 0, err
+		}
+		return countFound(ctx, tx, where, limit)
+	}
+	if onHold, err = count(true); err != nil {
+		return 0, 0, err
+	}
+	ready, err = count(false)
+	return onHold, ready, err
 }
 
 // currencyOf returns the currency of the programme, or of the workspace.
@@ -276,12 +308,12 @@ func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *
 func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter) ([]commission.Group, error) {
 	var sql string
 	var args []any
-	if filter.Search != "" {
+	if countsRows(filter) {
 		where, err := commissionConditions(ctx, tx, scope, filter)
 		if err != nil {
 			return nil, err
 		}
-		sql, args = searchGroupsSQL(where)
+		sql, args = searchGroupsSQL(where, affiliate.MaxTotalOf(filter.Search))
 	} else {
 		spans := spansFor(filter)
 		if len(spans) == 0 {

@@ -123,6 +123,7 @@ func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []commission.Commis
 			c.NeedsReview = r.IntN(4) == 0
 			c.Currency = pick("EUR", "EUR", "USD", "JPY")
 			c.AmountCents = r.Int64N(200)
+			c.HoldUntil = []*time.Time{nil, new(f.Now()), new(f.Now().Add(time.Millisecond))}[r.IntN(3)]
 		})
 		if c.Scope == f.Scope {
 			inScope = append(inScope, c)
@@ -133,7 +134,8 @@ func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []commission.Commis
 
 func matches(f commission.Filter, c commission.Commission) bool {
 	return (f.Program == nil || *f.Program == c.Program) && (f.Status == "" || f.Status == c.Status) &&
-		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) && f.Created.Contains(c.CreatedAt)
+		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) &&
+		(f.HoldActive == nil || c.Status == commission.Pending && *f.HoldActive == c.HoldActive(f.At)) && f.Created.Contains(c.CreatedAt)
 }
 
 // Every page, total, sum and export must be equal to the result that the test computes
@@ -145,7 +147,7 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	all, second := f.insertRandom(r, 250)
 	for range 80 {
-		filter := commission.Filter{Created: randomPeriod(r, f.Now(), 100)}
+		filter := commission.Filter{Created: randomPeriod(r, f.Now(), 100), At: f.Now()}
 		if r.IntN(3) == 0 {
 			filter.Program = []*affiliate.ProgramID{&f.Program, &second}[r.IntN(2)]
 		}
@@ -155,6 +157,9 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 		if r.IntN(3) == 0 {
 			flagged := r.IntN(2) == 0
 			filter.NeedsReview = &flagged
+		}
+		if r.IntN(3) == 0 {
+			filter.HoldActive = new(r.IntN(2) == 0)
 		}
 		order := commission.Order{By: commission.SortCreatedAt, Ascending: r.IntN(2) == 0}
 		if r.IntN(4) == 0 {
@@ -205,8 +210,13 @@ func (f *fixture) checkStats(what string, filter commission.Filter, rows []commi
 	}
 	for _, c := range rows {
 		want.Count++
-		if c.NeedsReview {
+		switch {
+		case c.NeedsReview:
 			want.NeedsReview++
+		case c.Status == commission.Pending && c.HoldActive(filter.At):
+			want.OnHold++
+		case c.Status == commission.Pending:
+			want.Ready++
 		}
 		currency, status := want.ByCurrency[c.Currency], want.ByStatus[c.Status]
 		want.ByCurrency[c.Currency] = commission.Sum{Count: currency.Count + 1, AmountCents: currency.AmountCents + c.AmountCents}
@@ -248,7 +258,7 @@ func TestCommissionStats_FiltersBySearch(t *testing.T) {
 		search string
 		want   []commission.Commission
 	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
-		f.checkStats(c.search, commission.Filter{Search: c.search}, c.want)
+		f.checkStats(c.search, commission.Filter{Search: c.search, At: f.Now()}, c.want)
 	}
 	_, err := commissions.Stats(t.Context(), f.DB, f.Scope, commission.Filter{Program: new(affiliate.NewID[affiliate.ProgramID](f.Now()))})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)

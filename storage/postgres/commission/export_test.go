@@ -44,10 +44,10 @@ func CommissionStatements(
 			return err
 		}
 		sql.Export, sql.ExportArgs = commissionExportSQL(where, order), where.Args
-		if filter.Search != "" {
+		if countsRows(filter) {
 			sql.Page, sql.PageArgs = commissionPageSQL(where, order), append(slices.Clone(where.Args), page.Size, page.Offset())
-			sql.Total, sql.TotalArgs = TotalSQL(where, affiliate.MaxSearchTotal), where.Args
-			sql.Stats, sql.StatsArgs = searchGroupsSQL(where)
+			sql.Total, sql.TotalArgs = TotalSQL(where, affiliate.MaxTotalOf(filter.Search)), where.Args
+			sql.Stats, sql.StatsArgs = searchGroupsSQL(where, affiliate.MaxTotalOf(filter.Search))
 			return nil
 		}
 		counts, spans := countedConditions(scope, filter), spansFor(filter)

@@ -18,7 +18,11 @@ import (
 // counters in commission_counts show on which day the page begins. The statement that
 // reads the page therefore skips only the rows of this day that are before the page. In
 // any other order, it reads all rows that match the filter. The total is a sum of
-// counters, unless the filter has a participant or a search text.
+// counters, unless the filter has a participant, a search text or a condition on the hold period.
+//
+// The commissions whose hold period is running, and the other pending ones, are found by the index
+// commissions_by_hold or in the list of pending commissions. The cost of a page is at most the
+// number of pending commissions. The total counts at most affiliate.MaxTotal + 1 rows.
 //
 // A search finds its rows through its own indexes. Its cost grows with
 // the number of matches. It counts at most affiliate.MaxSearchTotal + 1 matches.
@@ -51,7 +55,7 @@ func commissionSortOf(order commission.Order) string {
 }
 
 // List returns one page of a list and the number of rows on all its pages, up to
-// MaxSearchTotal for a search. Errors: NOT_FOUND for the filter's participant.
+// affiliate.MaxTotalOf for a search or a condition on the hold period. Errors: NOT_FOUND for the filter's participant.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
 ) (items []commission.Item, total int64, err error) {
@@ -59,7 +63,7 @@ func List(
 		return nil, 0, err
 	}
 	err = db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if filter.Search != "" {
+		if countsRows(filter) {
 			items, total, err = searchCommissions(ctx, tx, scope, filter, order, page)
 		} else {
 			items, total, err = listCommissions(ctx, tx, scope, filter, order, page)
@@ -69,7 +73,12 @@ func List(
 	return items, total, err
 }
 
-// listCommissions returns a page of a list without a search.
+// countsRows reports whether the commissions that match a filter are counted row by row.
+func countsRows(filter commission.Filter) bool {
+	return filter.Search != "" || filter.HoldActive != nil
+}
+
+// listCommissions returns a page of a list without a search or a condition on the hold period.
 func listCommissions(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
 ) ([]commission.Item, int64, error) {
@@ -131,7 +140,7 @@ func startOfPage(
 	return filter, offset, total, nil
 }
 
-// searchCommissions returns a page of a list with a search.
+// searchCommissions returns a page of a list with a search or a condition on the hold period.
 func searchCommissions(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
 ) ([]commission.Item, int64, error) {
@@ -147,15 +156,15 @@ func searchCommissions(
 		// This is the last page, so the position of its last row is the total.
 		return items, page.Offset() + n, nil
 	}
-	total, err := countFound(ctx, tx, where)
+	total, err := countFound(ctx, tx, where, affiliate.MaxTotalOf(filter.Search))
 	return items, total, err
 }
 
-// countFound counts the results of a search. It stops at affiliate.MaxSearchTotal + 1.
-// This number means that there are more than affiliate.MaxSearchTotal results.
-func countFound(ctx context.Context, tx pgx.Tx, where postgres.Conditions) (int64, error) {
+// countFound counts commissions row by row. It stops at limit + 1. This number means that there are
+// more than limit commissions.
+func countFound(ctx context.Context, tx pgx.Tx, where postgres.Conditions, limit int64) (int64, error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	return postgres.Value[int64](ctx, tx, TotalSQL(where, affiliate.MaxSearchTotal), args...)
+	return postgres.Value[int64](ctx, tx, TotalSQL(where, limit), args...)
 }
 
 // TotalSQL returns the statement that counts commissions with CountUpTo.
@@ -190,7 +199,7 @@ func commissionPageSQL(where postgres.Conditions, order commission.Order) string
 		order by ` + sort
 }
 
-// countedConditions returns the conditions of a filter, without dates and search text,
+// countedConditions returns the conditions of a filter, without dates, hold period and search text,
 // that apply to commissions c and commission_counts c.
 func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres.Conditions {
 	var where postgres.Conditions
@@ -222,6 +231,15 @@ func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres
 func commissionConditions(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, filter commission.Filter) (postgres.Conditions, error) {
 	where := countedConditions(scope, filter)
 	where.Within("c.created_at", filter.Created)
+	if filter.HoldActive != nil {
+		// Postgres uses the partial index of pending rows only if this condition is a constant.
+		where.Add("c.status = 'pending'")
+		if *filter.HoldActive {
+			where.Add("c.hold_until > ?", filter.At)
+		} else {
+			where.Add("(c.hold_until is null or c.hold_until <= ?)", filter.At)
+		}
+	}
 	if filter.Search == "" {
 		return where, nil
 	}

@@ -43,12 +43,12 @@ func newLargeCommissionFixture(t *testing.T) *fixture {
 			insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
 				external_transaction_id, promo_code, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
 				currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
-				auto_approve_at, rule_snapshot, version, created_at, updated_at)
+				hold_until, auto_approve_at, rule_snapshot, version, created_at, updated_at)
 			select $1, gen_random_uuid(), $3, p.programs[1 + n % 10],
 				p.ids[1 + n % 1000], p.partners[1 + n % 1000], gen_random_uuid(), gen_random_uuid(),
 				'Order-' || n, case when n % 100 = 0 then 'Spring' || n end, case when n % 20 = 0 then 'pending' else 'approved' end,
 				'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', n % 1000 = 0, '{}', 'none',
-				$4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
+				$4::timestamptz + (case when n % 3 > 0 then 7200 end - n) * interval '1 minute', $4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
 			from p, generate_series(1, $5::integer) n`, s.Scope.Workspace, s.Program, s.Scope.Mode, f.Now(), rows)
 		f.Exec(`
 			insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
@@ -173,6 +173,24 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_flagged on commissions c"},
 			sortingScans, counts, counts,
+		},
+		{
+			"on hold",
+			commission.Filter{HoldActive: &yes, NeedsReview: new(bool), At: f.Now()},
+			newest, first,
+			[]string{"Limit", "commissions_by_"},
+			scans,
+			[]string{"Limit -> Index Only Scan using commissions_by_hold on commissions"},
+			[]string{"commissions_by_"},
+		},
+		{
+			"ready, of a programme",
+			commission.Filter{HoldActive: new(bool), NeedsReview: new(bool), Program: &f.Program, At: f.Now()},
+			newest, first,
+			[]string{"Limit", "commissions_by_"},
+			scans,
+			[]string{"Limit", "commissions_by_hold"},
+			[]string{"commissions_by_"},
 		},
 		{
 			"search for an order",

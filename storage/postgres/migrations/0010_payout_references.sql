@@ -2,7 +2,7 @@
 -- +goose Up
 
 -- The search finds payouts by the beginning of their reference. The index is created concurrently,
--- so that calls can change payouts; see 0007_conversion_filters.sql.
+-- as in 0007.
 set lock_timeout = 0;
 
 drop index concurrently if exists payouts_by_reference;
