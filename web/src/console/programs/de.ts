@@ -286,6 +286,12 @@ const de: typeof en = {
     recipients: (count) => `Aufgenommene Partner, die ihn bekommen: ${count}. Er lässt sich nicht zurückholen.`,
     send: "Senden",
     change: "Text ändern",
+    list: "Gesendete Nachrichten",
+    none: "Keine Nachrichten",
+    noneHint: "Hier erscheinen die Nachrichten der letzten 180 Tage.",
+    sentAt: "Gesendet",
+    by: "Von",
+    got: "Empfänger",
     sent: (count) => `Gesendet. Partner, die ihn bekommen: ${count}.`,
   },
   fraudPolicy: {

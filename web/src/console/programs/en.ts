@@ -284,6 +284,12 @@ const en = {
     recipients: (count: string) => `Approved partners who get it: ${count}. It cannot be taken back.`,
     send: "Send",
     change: "Change the text",
+    list: "Sent texts",
+    none: "No texts",
+    noneHint: "The texts of the last 180 days appear here.",
+    sentAt: "Sent",
+    by: "By",
+    got: "Recipients",
     sent: (count: string) => `Sent. Partners who get it: ${count}.`,
   },
   fraudPolicy: {

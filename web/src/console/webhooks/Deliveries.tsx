@@ -1,18 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+import { Link } from "react-aria-components/Link";
 
-import { useParameter } from "../../app/address";
+import { useAddressWith, useParameter } from "../../app/address";
 import { useApp } from "../../app/app";
 import { listOf, paged, pageOf } from "../../app/data";
 import { Select } from "../../kit/choices";
-import { Button, LinkButton, TextField } from "../../kit/controls";
+import { Button, LinkButton, SearchField, TextField } from "../../kit/controls";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { liveInterval } from "../data";
 import { useTexts } from "../texts";
-import { type Delivery, deliveryStatuses, deliveryTones, useFailure, type Webhook } from "./data";
+import { type Delivery, deliveryStatuses, deliveryTones, useEventTypes, useFailure, type Webhook } from "./data";
 import { DeliveryPanel } from "./DeliveryPanel";
 import { Recover } from "./Recover";
 
@@ -24,13 +25,24 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   const failure = useFailure();
   const page = usePage();
   const [open, setOpen] = useParameter("open");
+  const addressOf = useAddressWith("open");
   const [chosen, setStatus] = useParameter("status");
-  const [event, setEvent] = useParameter("event");
+  const [event] = useParameter("event");
+  const [eventType, setEventType] = useParameter("type");
+  const [dateFrom, setFrom] = useParameter("from");
+  const [dateTo, setTo] = useParameter("to");
   const [recovering, setRecovering] = useState(false);
   const status = deliveryStatuses.find((status) => status === chosen);
   const eventId = event.trim();
   const isEvent = /^evt_[0-9a-f]{32}$/.test(eventId);
-  const filters = { ...(status && { status }), ...(isEvent && { eventId }) };
+  const types = useEventTypes().data ?? [];
+  const filters = {
+    ...(status && { status }),
+    ...(isEvent && { eventId }),
+    ...(eventType && { eventType }),
+    ...(dateFrom && { dateFrom, timezone: f.timeZone }),
+    ...(dateTo && { dateTo, timezone: f.timeZone }),
+  };
   const query = useQuery({
     ...paged,
     queryKey: [mode, "webhooks", "deliveries", webhook.id, filters, page],
@@ -49,7 +61,15 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
           value={status ?? ""}
           onChange={(key) => setStatus(String(key))}
         />
-        <TextField label={t.webhooks.eventId} value={event} onChange={setEvent} hint={eventId && !isEvent ? t.webhooks.eventIdHint : undefined} />
+        <Select
+          label={t.webhooks.event}
+          options={[["", t.filter.all], ...types.map(({ name }): [string, string] => [name, name])]}
+          value={eventType}
+          onChange={(key) => setEventType(String(key))}
+        />
+        <TextField type="date" label={t.filter.from} value={dateFrom} onChange={setFrom} />
+        <TextField type="date" label={t.filter.to} value={dateTo} onChange={setTo} />
+        <SearchField parameter="event" label={t.webhooks.eventId} hint={eventId && !isEvent ? t.webhooks.eventIdHint : undefined} />
         {can("RecoverDeliveries") && webhook.active && <Button onPress={() => setRecovering(true)}>{t.webhooks.recover}</Button>}
       </div>
       <Loaded query={query}>
@@ -69,7 +89,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                 stale={query.isPlaceholderData}
                 rows={data}
                 columns={[
-                  { name: t.webhooks.event, cell: (row) => <Event name={row.eventType} onOpen={() => setOpen(row.id)} />, lead: true },
+                  { name: t.webhooks.event, cell: (row) => <Link href={addressOf(row.id)}>{row.eventType}</Link>, lead: true },
                   { name: t.webhooks.created, cell: (row) => row.createdAt && f.time(row.createdAt), sorted: true },
                   { name: t.webhooks.attempts, cell: (row) => f.number(row.attemptCount), number: true },
                   { name: t.webhooks.result, cell: (row: Delivery) => failure(row.errorMessage) || (row.httpStatusCode ? t.webhooks.httpStatus(String(row.httpStatusCode)) : "–") },
@@ -85,13 +105,5 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       {open && <DeliveryPanel webhook={webhook} id={open} onClose={() => setOpen("")} />}
       {recovering && <Recover webhook={webhook} onClose={() => setRecovering(false)} />}
     </>
-  );
-}
-
-function Event({ name, onOpen }: { name: string; onOpen: () => void }) {
-  return (
-    <Button kind="plain" small onPress={onOpen}>
-      {name}
-    </Button>
   );
 }

@@ -7,6 +7,7 @@ import { Dialog } from "../../kit/dialog";
 import { Badge, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
+import { CopyButton } from "../../kit/sharing";
 import { useCan } from "../can";
 import { Decided, useDecision } from "../decision";
 import { useTexts } from "../texts";
@@ -29,6 +30,7 @@ export function DeliveryPanel({ webhook, id, onClose }: { webhook: Webhook; id: 
           <>
             <State webhook={webhook} delivery={delivery} />
             <Attempts attempts={delivery.attempts} />
+            <Payload payload={delivery.payload} />
           </>
         )}
       </Loaded>
@@ -95,6 +97,22 @@ function Attempts({ attempts }: { attempts: Schemas["DeliveryAttempt"][] }) {
             </li>
           ))}
         </ol>
+      )}
+    </Card>
+  );
+}
+
+/** The body that is sent, in lines. The copy is exact, because the signature is that of the bytes. */
+function Payload({ payload }: { payload: string | null }) {
+  const { t } = useTexts();
+  return (
+    <Card title={t.webhooks.payload} action={payload && <CopyButton text={payload} />}>
+      {payload ? (
+        <pre className={kit.pre} tabIndex={0} aria-label={t.webhooks.payload}>
+          {JSON.stringify(JSON.parse(payload), null, 2)}
+        </pre>
+      ) : (
+        <p className={kit.muted}>{t.webhooks.noPayload}</p>
       )}
     </Card>
   );

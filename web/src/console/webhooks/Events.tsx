@@ -1,22 +1,15 @@
-import { useQuery } from "@tanstack/react-query";
-
-import { unwrap, useApp } from "../../app/app";
 import { Choice } from "../../kit/choices";
 import { Checkbox } from "../../kit/controls";
 import { Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { useTexts } from "../texts";
+import { useEventTypes } from "./data";
 import { groupsOf, toggle } from "./subscriptions";
 
 /** The choice of the events that an endpoint gets: all, those of some kinds, or single ones. */
 export function Events({ value, onChange }: { value: string[]; onChange: (value: string[]) => void }) {
-  const { api, mode } = useApp();
   const { t } = useTexts();
-  const query = useQuery({
-    queryKey: [mode, "webhooks", "event-types"],
-    queryFn: async () => unwrap(await api.GET("/api/v1/webhooks/event-types")).data,
-    staleTime: Number.POSITIVE_INFINITY,
-  });
+  const query = useEventTypes();
   const isAll = value.includes("*");
   const kinds: Record<string, string> = t.webhooks.kinds;
   return (

@@ -28,6 +28,16 @@ export function useWebhook(id: string) {
   });
 }
 
+/** All kinds of events that endpoints can get. */
+export function useEventTypes() {
+  const { api, mode } = useApp();
+  return useQuery({
+    queryKey: [mode, "webhooks", "event-types"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/webhooks/event-types")).data,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
 /** Returns a function that loads again what a change of an endpoint changes. */
 export function useReload(): () => Promise<void> {
   return useReloadOf("webhooks", "to-do");

@@ -95,6 +95,8 @@ const de: typeof en = {
     dead_lettered: "Kein Versuch gelang, und kein weiterer folgt.",
     canceled: "Der Webhook wurde ausgeschaltet, während die Zustellung wartete.",
   },
+  payload: "Inhalt",
+  noPayload: "Das Ereignis ist nicht mehr gespeichert.",
   noDelivery: "Keine Zustellungen",
   noDeliveryHint: "Hier erscheint jedes Ereignis der letzten 30 Tage, das der Webhook bekommt.",
   noDeliveryFiltered: "Keine Zustellung passt zu den Filtern",

@@ -93,6 +93,8 @@ const en = {
     dead_lettered: "No attempt succeeded, and no other follows.",
     canceled: "The webhook was turned off while the delivery was waiting.",
   },
+  payload: "Body",
+  noPayload: "The event is not stored any more.",
   noDelivery: "No deliveries",
   noDeliveryHint: "Each event of the last 30 days that the webhook gets appears here.",
   noDeliveryFiltered: "No delivery matches the filters",
