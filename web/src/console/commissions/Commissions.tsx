@@ -4,7 +4,7 @@ import { Link } from "react-aria-components/Link";
 
 import { useAddressWith, useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
-import { listOf, paged, pageOf } from "../../app/data";
+import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Button, LinkButton, SearchField, TextField } from "../../kit/controls";
 import { Done, Empty, Failure, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
@@ -24,7 +24,8 @@ import { RejectDialog } from "./RejectDialog";
 /** The tabs of the page, with their filters. */
 const tabs = {
   review: { needsReview: true },
-  pending: { status: "pending", needsReview: false },
+  hold: { holdActive: true, needsReview: false },
+  ready: { holdActive: false, needsReview: false },
   approved: { status: "approved" },
   paid: { status: "paid" },
   rejected: { status: "rejected" },
@@ -82,9 +83,10 @@ export default function Commissions() {
 }
 
 /** The tabs with the numbers of commissions. */
-function Counted({ stats }: { stats: { needsReviewCount: number; byStatus: Record<string, { count: number } | null> | null } | undefined }) {
+function Counted({ stats }: { stats: Schemas["CommissionStats"] | undefined }) {
   const { t, f } = useTexts();
-  const count = (tab: Tab) => (tab === "review" ? stats?.needsReviewCount : stats?.byStatus?.[tab]?.count);
+  const counts: Partial<Record<Tab, number>> = { review: stats?.needsReviewCount, hold: stats?.onHoldCount, ready: stats?.readyCount };
+  const count = (tab: Tab) => counts[tab] ?? (stats?.byStatus as Record<string, { count: number } | null> | null | undefined)?.[tab]?.count;
   return (
     <Tabs
       label={t.commissions.title}
@@ -122,7 +124,7 @@ function Queue({ tab, filters }: { tab: Tab; filters: ReturnType<typeof useFilte
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [messages, setMessages] = useState<Outcome["failed"]>(new Map());
   const [done, setDone] = useState("");
-  const canDecide = can("BulkApproveCommissions") && (tab === "review" || tab === "pending" || tab === "approved");
+  const canDecide = can("BulkApproveCommissions") && (tab === "review" || tab === "hold" || tab === "ready" || tab === "approved");
   const query = useQuery({
     ...paged,
     queryKey: [mode, "commissions", tab, filters, sort, page],
@@ -230,7 +232,7 @@ function Decide({
         onSelect={onSelect}
         label={chosen.length > 0 ? t.commissions.selected(f.number(chosen.length), sums) : t.commissions.selectAll}
       >
-        {tab !== "approved" && (
+        {(tab === "review" || tab === "ready") && (
           <Button kind="primary" isDisabled={chosen.length === 0} isPending={approve.isPending} onPress={() => approve.mutate()}>
             {t.commissions.approve}
           </Button>

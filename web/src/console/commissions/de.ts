@@ -4,7 +4,7 @@ import type en from "./en";
 const de: typeof en = {
   title: "Provisionen",
   about: "Bestätigen Sie, was Partner verdient haben, oder lehnen Sie es ab.",
-  tabs: { review: "Zu prüfen", pending: "Offen", approved: "Bestätigt", paid: "Bezahlt", rejected: "Abgelehnt", refunded: "Erstattet" },
+  tabs: { review: "Zu prüfen", hold: "Zurückgehalten", ready: "Bereit", approved: "Bestätigt", paid: "Bezahlt", rejected: "Abgelehnt", refunded: "Erstattet" },
   tab: (name, count) => `${name} (${count})`,
   partner: "Partner",
   order: "Bestellung",

@@ -2,7 +2,7 @@
 const en = {
   title: "Commissions",
   about: "Approve or reject what partners have earned.",
-  tabs: { review: "Needs review", pending: "Pending", approved: "Approved", paid: "Paid", rejected: "Rejected", refunded: "Refunded" },
+  tabs: { review: "Needs review", hold: "On hold", ready: "Ready", approved: "Approved", paid: "Paid", rejected: "Rejected", refunded: "Refunded" },
   tab: (name: string, count: string) => `${name} (${count})`,
   partner: "Partner",
   order: "Order",

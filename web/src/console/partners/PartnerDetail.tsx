@@ -86,7 +86,7 @@ function Overview({ participant, program }: Props) {
           <Stat name={t.partners.balance} value={money(participant.balanceCents)} />
         </Stats>
         <div className={kit.actions}>
-          <Link href={`/commissions?show=pending&participant=${participant.id}`}>{t.partners.commissions}</Link>
+          <Link href={`/commissions?show=ready&participant=${participant.id}`}>{t.partners.commissions}</Link>
           <Link href={`/conversions?participant=${participant.id}`}>{t.partners.conversions}</Link>
           <Link href={`/payouts?show=payouts&participant=${participant.id}`}>{t.partners.payouts}</Link>
         </div>

@@ -51,7 +51,7 @@ export default function NewBatch() {
           <>
             <Card title={t.payouts.payable} action={can("CreatePayoutBatch") && payable > 0 && <Create scope={scope} />}>
               {payable === 0 ? (
-                <Empty title={t.payouts.nothingPayable} action={<LinkButton href="/commissions?show=pending">{t.payouts.toCommissions}</LinkButton>}>
+                <Empty title={t.payouts.nothingPayable} action={<LinkButton href="/commissions?show=ready">{t.payouts.toCommissions}</LinkButton>}>
                   {t.payouts.nothingPayableHint}
                 </Empty>
               ) : (
