@@ -116,11 +116,13 @@ const de: typeof en = {
   toDo: {
     title: "Zu tun",
     none: "Nichts wartet auf Sie.",
+    applications: "Bewerbungen von Partnern",
     review: "Provisionen, die zu prüfen sind",
     fraud: "Verdächtige Verkäufe",
     batches: "Auszahlungen, die zu bestätigen sind",
+    awaiting: "Auszahlungen, die eine zweite Person bestätigen muss",
     webhooks: "Webhooks mit Fehlern",
-    owed: "Guthaben der Partner",
+    payable: "Jetzt an Partner zahlbar",
   },
   setUp: {
     title: "Richten Sie Ihr Programm ein",

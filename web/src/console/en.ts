@@ -115,11 +115,13 @@ const en = {
   toDo: {
     title: "To do",
     none: "Nothing waits for you.",
+    applications: "Applications of partners",
     review: "Commissions that need a review",
     fraud: "Suspicious conversions",
     batches: "Payout batches to confirm",
+    awaiting: "Payout batches that need a second person",
     webhooks: "Webhooks that fail",
-    owed: "Owed to partners",
+    payable: "Can be paid to partners now",
   },
   setUp: {
     title: "Set up your programme",

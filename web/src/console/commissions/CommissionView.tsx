@@ -4,8 +4,8 @@ import { Link } from "react-aria-components/Link";
 
 import { unwrap, useApp } from "../../app/app";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { Form, useSubmit } from "../../kit/form";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useCan } from "../can";
@@ -125,12 +125,10 @@ function EarlyApproval({ onApprove, onClose }: { onApprove: (reason: string) => 
   const { t } = useTexts();
   const state = useSubmit(useCallback(({ reason = "" }) => onApprove(reason), [onApprove]));
   return (
-    <Dialog title={t.commissions.earlyTitle} open onClose={onClose}>
-      <Form state={state} label={t.commissions.early} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.commissions.earlyHint}</p>
-        <TextField name="reason" label={t.commissions.earlyReason} lines isRequired minLength={1} maxLength={500} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.commissions.earlyTitle} state={state} label={t.commissions.early} onClose={onClose}>
+      <p>{t.commissions.earlyHint}</p>
+      <TextField name="reason" label={t.commissions.earlyReason} lines isRequired minLength={1} maxLength={500} />
+    </FormDialog>
   );
 }
 

@@ -1,9 +1,9 @@
 import { useCallback } from "react";
 
 import { Select } from "../../kit/choices";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { useTexts } from "../texts";
 import { type RejectionCode, rejectionCodes } from "./decide";
 
@@ -20,17 +20,15 @@ export function RejectDialog({
   const { t } = useTexts();
   const state = useSubmit(useCallback(({ code, reason = "" }) => onReject((code || "other") as RejectionCode, reason), [onReject]));
   return (
-    <Dialog title={title} open onClose={onClose}>
-      <Form state={state} label={t.commissions.reject} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.commissions.rejectHint}</p>
-        <Select
-          name="code"
-          label={t.commissions.code}
-          options={rejectionCodes.map((code): [string, string] => [code, t.commissions.codes[code]])}
-          defaultValue="other"
-        />
-        <TextField name="reason" label={`${t.commissions.text} (${t.form.optional})`} hint={t.commissions.textHint} lines maxLength={500} />
-      </Form>
-    </Dialog>
+    <FormDialog title={title} state={state} label={t.commissions.reject} kind="danger" onClose={onClose}>
+      <p>{t.commissions.rejectHint}</p>
+      <Select
+        name="code"
+        label={t.commissions.code}
+        options={rejectionCodes.map((code): [string, string] => [code, t.commissions.codes[code]])}
+        defaultValue="other"
+      />
+      <TextField name="reason" label={`${t.commissions.text} (${t.form.optional})`} hint={t.commissions.textHint} lines maxLength={500} />
+    </FormDialog>
   );
 }

@@ -2,9 +2,9 @@ import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
 import { Select } from "../../kit/choices";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { useCommission } from "../commissions/CommissionView";
 import { useReload } from "../commissions/decide";
 import { usePrograms } from "../data";
@@ -35,22 +35,20 @@ export function ReassignDialog({ conversion, onDone, onClose }: { conversion: Co
     ),
   );
   return (
-    <Dialog title={t.conversions.reassignTitle} open onClose={onClose}>
-      <Form state={state} label={t.conversions.reassign} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <Effect conversion={conversion} />
-        {conversion.customer_ref && <p>{t.conversions.reassignCustomer}</p>}
-        {programs.length > 1 && (
-          <Select
-            label={t.filter.program}
-            options={programs.map(({ id, name }): [string, string] => [id, name])}
-            value={programId}
-            onChange={(key) => setProgram(String(key))}
-          />
-        )}
-        <PartnerField key={programId} programId={programId} name="participant" label={t.conversions.reassignPartner} hint={t.conversions.reassignSearch} onChoose={setParticipant} />
-        <TextField name="reason" label={t.conversions.reassignReason} lines maxLength={500} isRequired />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.conversions.reassignTitle} state={state} label={t.conversions.reassign} kind="danger" onClose={onClose}>
+      <Effect conversion={conversion} />
+      {conversion.customer_ref && <p>{t.conversions.reassignCustomer}</p>}
+      {programs.length > 1 && (
+        <Select
+          label={t.filter.program}
+          options={programs.map(({ id, name }): [string, string] => [id, name])}
+          value={programId}
+          onChange={(key) => setProgram(String(key))}
+        />
+      )}
+      <PartnerField key={programId} programId={programId} name="participant" label={t.conversions.reassignPartner} hint={t.conversions.reassignSearch} onChoose={setParticipant} />
+      <TextField name="reason" label={t.conversions.reassignReason} lines maxLength={500} isRequired />
+    </FormDialog>
   );
 }
 

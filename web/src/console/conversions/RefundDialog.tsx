@@ -2,9 +2,9 @@ import { useCallback } from "react";
 
 import { unwrap, useApp } from "../../app/app";
 import { exponent, minorUnits } from "../../i18n/format";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { useReload } from "../commissions/decide";
 import { useTexts } from "../texts";
 import type { Conversion } from "./ConversionDetail";
@@ -29,20 +29,18 @@ export function RefundDialog({ conversion, onDone, onClose }: { conversion: Conv
     ),
   );
   return (
-    <Dialog title={t.conversions.refundTitle} open onClose={onClose}>
-      <Form state={state} label={t.conversions.refund} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.conversions.refundHint}</p>
-        {currency && (
-          <TextField
-            name="amount_cents"
-            inputMode="decimal"
-            label={`${t.conversions.refundAmount(currency)} (${t.form.optional})`}
-            hint={t.conversions.refundAmountHint(f.money(amount_cents - refunded_amount_cents, currency))}
-          />
-        )}
-        <TextField name="external_refund_id" label={t.conversions.refundId} hint={t.conversions.refundIdHint} maxLength={255} isRequired />
-        <TextField name="reason" label={`${t.conversions.refundReason} (${t.form.optional})`} lines maxLength={500} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.conversions.refundTitle} state={state} label={t.conversions.refund} kind="danger" onClose={onClose}>
+      <p>{t.conversions.refundHint}</p>
+      {currency && (
+        <TextField
+          name="amount_cents"
+          inputMode="decimal"
+          label={`${t.conversions.refundAmount(currency)} (${t.form.optional})`}
+          hint={t.conversions.refundAmountHint(f.money(amount_cents - refunded_amount_cents, currency))}
+        />
+      )}
+      <TextField name="external_refund_id" label={t.conversions.refundId} hint={t.conversions.refundIdHint} maxLength={255} isRequired />
+      <TextField name="reason" label={`${t.conversions.refundReason} (${t.form.optional})`} lines maxLength={500} />
+    </FormDialog>
   );
 }

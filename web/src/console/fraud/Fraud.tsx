@@ -6,9 +6,9 @@ import { useParameter } from "../../app/address";
 import { useApp } from "../../app/app";
 import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Button, LinkButton, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Badge, Done, Empty, Loaded } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { BulkBar, Card, Page, Pages, Table, Tabs, usePage } from "../../kit/page";
 import { type Outcome, outcomeOf } from "../bulk";
@@ -177,16 +177,15 @@ function DecideDialog({ ids, outcome, onDone, onClose }: { ids: string[]; outcom
   );
   const count = f.number(ids.length);
   return (
-    <Dialog title={isFraud ? t.fraud.confirmTitle(count) : t.fraud.dismissTitle(count)} open onClose={onClose}>
-      <Form
-        state={state}
-        label={isFraud ? t.fraud.confirm : t.fraud.dismiss}
-        kind={isFraud ? "danger" : "primary"}
-        secondary={<Button onPress={onClose}>{t.cancel}</Button>}
-      >
-        <p>{isFraud ? t.fraud.confirmHint : t.fraud.dismissHint}</p>
-        <TextField name="note" label={`${t.fraud.note} (${t.form.optional})`} hint={t.fraud.noteHint} lines maxLength={500} />
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={isFraud ? t.fraud.confirmTitle(count) : t.fraud.dismissTitle(count)}
+      state={state}
+      label={isFraud ? t.fraud.confirm : t.fraud.dismiss}
+      kind={isFraud ? "danger" : "primary"}
+      onClose={onClose}
+    >
+      <p>{isFraud ? t.fraud.confirmHint : t.fraud.dismissHint}</p>
+      <TextField name="note" label={`${t.fraud.note} (${t.form.optional})`} hint={t.fraud.noteHint} lines maxLength={500} />
+    </FormDialog>
   );
 }

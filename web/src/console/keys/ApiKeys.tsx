@@ -5,9 +5,9 @@ import { unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Empty, Loaded } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Table } from "../../kit/page";
 import { CopyText } from "../../kit/sharing";
@@ -16,6 +16,7 @@ import { liveInterval, useReloadOf } from "../data";
 import { SecretDialog } from "../SecretDialog";
 import { SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
+import { instantOf } from "../time";
 
 type Key = Schemas["ApiKey"];
 
@@ -104,28 +105,26 @@ export default function ApiKeys() {
 
 function CreateKey({ onCreated, onClose }: { onCreated: (secret: string) => void; onClose: () => void }) {
   const { api } = useApp();
-  const { t } = useTexts();
+  const { t, f } = useTexts();
   const reload = useReloadOf("keys", "set-up");
   const state = useSubmit(
     useCallback(
       async ({ name = "", expiresAt }) => {
-        // The key works until the end of the day of this browser.
-        const body = { name, ...(expiresAt && { expiresAt: new Date(`${expiresAt}T23:59:59`).toISOString() }) };
+        // The key works until the end of the day.
+        const body = { name, ...(expiresAt && { expiresAt: instantOf(`${expiresAt}T23:59:59`, f.timeZone).toISOString() }) };
         const { secretKey } = unwrap(await api.POST("/api/v1/api-keys", { body }));
         await reload();
         onClose();
         onCreated(secretKey ?? "");
       },
-      [api, onClose, onCreated, reload],
+      [api, f, onClose, onCreated, reload],
     ),
   );
   return (
-    <Dialog title={t.keys.create} open onClose={onClose}>
-      <Form state={state} label={t.keys.create} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="name" label={t.form.name} hint={t.keys.nameHint} maxLength={100} isRequired />
-        <TextField name="expiresAt" type="date" label={`${t.keys.expires} (${t.form.optional})`} hint={t.keys.expiresHint} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.keys.create} state={state} label={t.keys.create} onClose={onClose}>
+      <TextField name="name" label={t.form.name} hint={t.keys.nameHint} maxLength={100} isRequired />
+      <TextField name="expiresAt" type="date" label={`${t.keys.expires} (${t.form.optional})`} hint={t.keys.expiresHint} />
+    </FormDialog>
   );
 }
 
@@ -150,12 +149,10 @@ function RollKey({ target, onCreated, onClose }: { target: Pick<Key, "id" | "nam
     ),
   );
   return (
-    <Dialog title={t.keys.rollTitle(target.name)} open onClose={onClose}>
-      <Form state={state} label={t.keys.roll} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{isPublic ? t.keys.rollPublic : t.keys.rollSecret}</p>
-        <Select name="graceHours" label={t.keys.grace} options={graces.map((hours): [string, string] => [String(hours), t.keys.hours(hours)])} defaultValue="24" />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.keys.rollTitle(target.name)} state={state} label={t.keys.roll} onClose={onClose}>
+      <p>{isPublic ? t.keys.rollPublic : t.keys.rollSecret}</p>
+      <Select name="graceHours" label={t.keys.grace} options={graces.map((hours): [string, string] => [String(hours), t.keys.hours(hours)])} defaultValue="24" />
+    </FormDialog>
   );
 }
 
@@ -171,9 +168,8 @@ function RevokeKey({ target, onClose }: { target: Pick<Key, "id" | "name">; onCl
     }, [api, onClose, reload, target.id]),
   );
   return (
-    <Dialog title={t.keys.revokeTitle(target.name)} open onClose={onClose}>
+    <FormDialog title={t.keys.revokeTitle(target.name)} state={state} label={t.keys.revoke} kind="danger" onClose={onClose}>
       <p>{t.keys.revokeHint}</p>
-      <Form state={state} label={t.keys.revoke} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -16,31 +16,32 @@ export function ToDo() {
   const query = useQuery({
     queryKey: [mode, "to-do"],
     queryFn: async () => {
-      const [commissions, fraud, batches, webhooks] = await Promise.all([
+      const batches = (status: "draft" | "awaiting_approval") => api.GET("/api/v1/payouts/batches", { params: { query: { status, pageSize: 1 } } });
+      const [applications, commissions, fraud, drafts, awaiting, webhooks] = await Promise.all([
+        api.GET("/api/v1/partners", { params: { query: { status: "pending", pageSize: 1 } } }),
         api.GET("/api/v1/commissions/stats", { params: { query: { needsReview: true } } }),
         api.GET("/api/v1/fraud/events", { params: { query: { status: "open", pageSize: 1 } } }),
-        api.GET("/api/v1/payouts/batches", { params: { query: { status: "draft", pageSize: 1 } } }),
+        batches("draft"),
+        batches("awaiting_approval"),
         api.GET("/api/v1/webhooks", { params: { query: { pageSize: 100 } } }),
       ]);
-      const count = ({ data, response }: { data?: { total: number }; response: Response }) => f.number(data?.total ?? 0) + (isCapped(response) ? "+" : "");
-      unwrap(fraud);
-      unwrap(batches);
+      const count = (result: { data?: { total: number }; error?: unknown; response: Response }) => f.number(unwrap(result).total) + (isCapped(result.response) ? "+" : "");
       return [
+        { text: t.toDo.applications, count: count(applications), address: "/partners?show=applications" },
         { text: t.toDo.review, count: f.number(unwrap(commissions).needsReviewCount), address: "/commissions" },
         { text: t.toDo.fraud, count: count(fraud), address: "/fraud" },
-        { text: t.toDo.batches, count: count(batches), address: "/payouts?status=draft" },
+        { text: t.toDo.batches, count: count(drafts), address: "/payouts?status=draft" },
+        { text: t.toDo.awaiting, count: count(awaiting), address: "/payouts?status=awaiting_approval" },
         { text: t.toDo.webhooks, count: f.number(unwrap(webhooks).data.filter(({ status, disabledReason }) => status === "failing" || (status === "disabled" && disabledReason !== "manual")).length), address: "/webhooks" },
       ].filter(({ count }) => count !== f.number(0));
     },
     refetchInterval: liveInterval,
   });
-  const owed = useQuery({
-    queryKey: [mode, "owed"],
-    queryFn: async () => unwrap(await api.GET("/api/v1/ledger/balances", { params: { query: { pageSize: 1 } } })).totals,
+  const payable = useQuery({
+    queryKey: [mode, "to-do", "payable"],
+    queryFn: async () => unwrap(await api.POST("/api/v1/payouts/preview", { body: { pageSize: 1 } })).totals,
   });
-  const amounts = (owed.data ?? [])
-    .filter(({ owedToPartnersCents }) => owedToPartnersCents > 0)
-    .map(({ currency, owedToPartnersCents }) => ({ text: t.toDo.owed, count: f.money(owedToPartnersCents, currency), address: "/payouts" }));
+  const amounts = (payable.data ?? []).map(({ currency, amountCents }) => ({ text: t.toDo.payable, count: f.money(amountCents, currency), address: "/payouts/new" }));
   return (
     <Card title={t.toDo.title}>
       <Loaded query={query}>

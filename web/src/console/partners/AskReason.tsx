@@ -1,8 +1,8 @@
 import { useCallback } from "react";
 
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { useTexts } from "../texts";
 
 /** Asks for the reason of a rejection or suspension, and says what it does. */
@@ -23,11 +23,9 @@ export function AskReason({
   const { t } = useTexts();
   const state = useSubmit(useCallback(({ reason = "" }) => onDecide(reason), [onDecide]));
   return (
-    <Dialog title={title} open onClose={onClose}>
-      <Form state={state} label={label} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{hint}</p>
-        <TextField name="reason" label={`${t.partners.reason} (${t.form.optional})`} lines maxLength={500} />
-      </Form>
-    </Dialog>
+    <FormDialog title={title} state={state} label={label} kind="danger" onClose={onClose}>
+      <p>{hint}</p>
+      <TextField name="reason" label={`${t.partners.reason} (${t.form.optional})`} lines maxLength={500} />
+    </FormDialog>
   );
 }

@@ -4,8 +4,8 @@ import { useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { BulkBar } from "../../kit/page";
 import { type Outcome, outcomeOf } from "../bulk";
 import { useTexts } from "../texts";
@@ -66,20 +66,18 @@ function EditDialog({ programId, ids, onDone, onClose }: Props & { ids: string[]
     ),
   );
   return (
-    <Dialog title={t.partners.bulkTitle(f.number(ids.length), ids.length === 1)} open onClose={onClose}>
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        {groups.length > 0 && (
-          <Select
-            name="groupId"
-            label={t.partners.group}
-            hint={t.partners.groupHint}
-            options={[[same, t.partners.sameGroup], ["", t.partners.noGroup], ...groups.map(({ id, name }): [string, string] => [id, name])]}
-            defaultValue={same}
-          />
-        )}
-        <TextField name="addTags" label={t.partners.addTags} hint={t.partners.tagsHint} autoComplete="off" />
-        <TextField name="removeTags" label={t.partners.removeTags} autoComplete="off" />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.partners.bulkTitle(f.number(ids.length), ids.length === 1)} state={state} label={t.save} onClose={onClose}>
+      {groups.length > 0 && (
+        <Select
+          name="groupId"
+          label={t.partners.group}
+          hint={t.partners.groupHint}
+          options={[[same, t.partners.sameGroup], ["", t.partners.noGroup], ...groups.map(({ id, name }): [string, string] => [id, name])]}
+          defaultValue={same}
+        />
+      )}
+      <TextField name="addTags" label={t.partners.addTags} hint={t.partners.tagsHint} autoComplete="off" />
+      <TextField name="removeTags" label={t.partners.removeTags} autoComplete="off" />
+    </FormDialog>
   );
 }

@@ -7,9 +7,9 @@ import { listOf, paged, pageOf } from "../../app/data";
 import { exponent, minorUnits } from "../../i18n/format";
 import { Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Empty, Loaded } from "../../kit/feedback";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { Card, Pages, Stat, Stats, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
 import { useTexts } from "../texts";
@@ -102,21 +102,19 @@ function AddEntry({ participant, program, onClose }: Props & { onClose: () => vo
     ),
   );
   return (
-    <Dialog title={t.partners.addEntry} open onClose={onClose}>
-      <Form state={state} label={t.partners.addEntry} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.partners.addEntryHint(participant.partnerName)}</p>
-        <Select
-          name="type"
-          label={t.partners.entry}
-          options={[
-            ["bonus", t.partners.entries.bonus],
-            ["adjustment", t.partners.entries.adjustment],
-          ]}
-          defaultValue="bonus"
-        />
-        <TextField name="amountCents" label={t.partners.amountIn(program.currency)} hint={t.partners.amountHint} isRequired />
-        <TextField name="reason" label={t.partners.reason} hint={t.partners.entryReasonHint} lines maxLength={500} isRequired />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.partners.addEntry} state={state} label={t.partners.addEntry} onClose={onClose}>
+      <p>{t.partners.addEntryHint(participant.partnerName)}</p>
+      <Select
+        name="type"
+        label={t.partners.entry}
+        options={[
+          ["bonus", t.partners.entries.bonus],
+          ["adjustment", t.partners.entries.adjustment],
+        ]}
+        defaultValue="bonus"
+      />
+      <TextField name="amountCents" label={t.partners.amountIn(program.currency)} hint={t.partners.amountHint} isRequired />
+      <TextField name="reason" label={t.partners.reason} hint={t.partners.entryReasonHint} lines maxLength={500} isRequired />
+    </FormDialog>
   );
 }

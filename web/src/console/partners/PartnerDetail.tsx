@@ -8,6 +8,7 @@ import { type Schemas, toneOf } from "../../app/data";
 import { Badge, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Stat, Stats, Table, Tabs } from "../../kit/page";
+import { useProgram } from "../programs/data";
 import { rateText } from "../rate";
 import { useTexts } from "../texts";
 import { Decisions } from "./Decisions";
@@ -28,20 +29,13 @@ export default function PartnerDetail() {
   const { program: programId = "", id = "" } = useParams<{ program: string; id: string }>();
   const { api, mode } = useApp();
   const { t } = useTexts();
-  const [show] = useParameter("show", "overview");
+  const program = useProgram(programId);
   const query = useQuery({
     queryKey: [mode, "partners", programId, "one", id],
-    queryFn: async () => {
-      const [participant, program] = await Promise.all([
-        api.GET("/api/v1/programs/{programId}/partners/{participantId}", { params: { path: { programId, participantId: id } } }),
-        api.GET("/api/v1/programs/{programId}", { params: { path: { programId } } }),
-      ]);
-      return { participant: unwrap(participant), program: unwrap(program) };
-    },
+    queryFn: async () => unwrap(await api.GET("/api/v1/programs/{programId}/partners/{participantId}", { params: { path: { programId, participantId: id } } })),
   });
-  const { participant, program } = query.data ?? {};
   return (
-    <Page title={participant?.partnerName ?? t.partners.title} about={program?.name}>
+    <Page title={query.data?.partnerName ?? t.partners.title} about={program.data?.name}>
       <Tabs
         label={t.partners.one}
         tabs={[
@@ -51,11 +45,23 @@ export default function PartnerDetail() {
           ["data", t.partners.tabs.data],
         ]}
       />
-      <Loaded query={query}>
-        {(data) => (show === "links" ? <Links {...data} /> : show === "ledger" ? <Ledger {...data} /> : show === "data" ? <PersonalData {...data} /> : <Overview {...data} />)}
-      </Loaded>
+      <Loaded query={program}>{(program) => <Loaded query={query}>{(participant) => <Part participant={participant} program={program} />}</Loaded>}</Loaded>
     </Page>
   );
+}
+
+function Part(props: Props) {
+  const [show] = useParameter("show", "overview");
+  switch (show) {
+    case "links":
+      return <Links {...props} />;
+    case "ledger":
+      return <Ledger {...props} />;
+    case "data":
+      return <PersonalData {...props} />;
+    default:
+      return <Overview {...props} />;
+  }
 }
 
 function Overview({ participant, program }: Props) {

@@ -122,7 +122,7 @@ function State({ batch }: { batch: Batch }) {
       )}
       {dialog && (
         <Confirm
-          title={t.payouts.ask[dialog].title(f.number(open(batch, dialog)), sumsOf(totals, f))}
+          title={t.payouts.ask[dialog].title(f.number(open(batch, dialog)), sumsOf(totals, f), open(batch, dialog) === 1)}
           hint={t.payouts.ask[dialog].hint}
           label={t.payouts.ask[dialog].label}
           danger={dialog === "cancel"}

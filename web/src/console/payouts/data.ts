@@ -18,7 +18,7 @@ export function isOpen({ status }: Pick<Payout, "status">): boolean {
 
 /** Returns a function that loads again what a change of a payout changes. */
 export function useReload(): () => Promise<void> {
-  return useReloadOf("payouts", "to-do", "owed");
+  return useReloadOf("payouts", "to-do");
 }
 
 export function useBatch(id: string) {

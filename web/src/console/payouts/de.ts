@@ -123,17 +123,17 @@ const de: typeof en = {
   canceledNow: "Die Sammelzahlung ist storniert.",
   ask: {
     confirm: {
-      title: (count, sums) => `${count} Auszahlungen bestätigen (${sums})?`,
+      title: (count, sums, one) => `${count} ${one ? "Auszahlung" : "Auszahlungen"} bestätigen (${sums})?`,
       hint: "Die Auszahlungen werden neu berechnet: Was nicht mehr zahlbar ist, fällt heraus. Dann behält jede Auszahlung das Konto, das ihr Partner jetzt hat.",
       label: "Bestätigen",
     },
     process: {
-      title: (count, sums) => `Die Zahlung von ${count} Auszahlungen beginnen (${sums})?`,
+      title: (count, sums, one) => `Die Zahlung von ${count} ${one ? "Auszahlung" : "Auszahlungen"} beginnen (${sums})?`,
       hint: "Die Auszahlungen werden zum letzten Mal neu berechnet. Danach ändern sich die Beträge nicht mehr, die Partner erfahren, dass das Geld unterwegs ist, und die Sammelzahlung lässt sich nicht mehr stornieren.",
       label: "Zahlung beginnen",
     },
     cancel: {
-      title: (count, sums) => `${count} Auszahlungen stornieren (${sums})?`,
+      title: (count, sums, one) => `${count} ${one ? "Auszahlung" : "Auszahlungen"} stornieren (${sums})?`,
       hint: "Es wird kein Geld gesendet. Die Provisionen werden wieder zahlbar, und eine andere Sammelzahlung kann sie bezahlen.",
       label: "Sammelzahlung stornieren",
     },

@@ -121,17 +121,17 @@ const en = {
   canceledNow: "The batch is canceled.",
   ask: {
     confirm: {
-      title: (count: string, sums: string) => `Confirm ${count} payouts (${sums})?`,
+      title: (count: string, sums: string, one: boolean) => `Confirm ${count} ${one ? "payout" : "payouts"} (${sums})?`,
       hint: "The payouts are computed again: those that are no longer payable leave the batch. Then each payout keeps the account that its partner has now.",
       label: "Confirm",
     },
     process: {
-      title: (count: string, sums: string) => `Start the payment of ${count} payouts (${sums})?`,
+      title: (count: string, sums: string, one: boolean) => `Start the payment of ${count} ${one ? "payout" : "payouts"} (${sums})?`,
       hint: "The payouts are computed again for the last time. After this, their amounts do not change, the partners are told that the money is on its way, and the batch cannot be canceled.",
       label: "Start the payment",
     },
     cancel: {
-      title: (count: string, sums: string) => `Cancel ${count} payouts (${sums})?`,
+      title: (count: string, sums: string, one: boolean) => `Cancel ${count} ${one ? "payout" : "payouts"} (${sums})?`,
       hint: "No money is sent. The commissions become payable again, and another batch can pay them.",
       label: "Cancel batch",
     },

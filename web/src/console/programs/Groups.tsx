@@ -7,7 +7,8 @@ import { Choice } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Empty, Loaded, Notice } from "../../kit/feedback";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Table } from "../../kit/page";
 import { useCan } from "../can";
@@ -103,29 +104,27 @@ function GroupForm({ program, group, onClose }: { program: Program; group: Group
   );
   const rate = kind === "percentage" ? (group?.percentage ?? "") : group?.flatAmountCents === null || !group ? "" : decimal(group.flatAmountCents, digits);
   return (
-    <Dialog title={group ? group.name : t.groups.create} open onClose={onClose}>
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="name" label={t.groups.name} hint={t.groups.nameHint} defaultValue={group?.name ?? ""} maxLength={100} isRequired />
-        <Choice
-          label={t.rules.rate}
-          options={[
-            ["percentage", t.rules.percentage],
-            ["flat", t.rules.flat],
-          ]}
-          value={kind}
-          onChange={(value) => setKind(value as typeof kind)}
-        />
-        <TextField
-          key={kind}
-          name={field}
-          inputMode="decimal"
-          label={kind === "flat" ? t.rules.amountIn(program.currency) : t.rules.percent}
-          hint={t.groups.rateHint}
-          defaultValue={String(rate)}
-          isRequired
-        />
-      </Form>
-    </Dialog>
+    <FormDialog title={group ? group.name : t.groups.create} state={state} label={t.save} onClose={onClose}>
+      <TextField name="name" label={t.groups.name} hint={t.groups.nameHint} defaultValue={group?.name ?? ""} maxLength={100} isRequired />
+      <Choice
+        label={t.rules.rate}
+        options={[
+          ["percentage", t.rules.percentage],
+          ["flat", t.rules.flat],
+        ]}
+        value={kind}
+        onChange={(value) => setKind(value as typeof kind)}
+      />
+      <TextField
+        key={kind}
+        name={field}
+        inputMode="decimal"
+        label={kind === "flat" ? t.rules.amountIn(program.currency) : t.rules.percent}
+        hint={t.groups.rateHint}
+        defaultValue={String(rate)}
+        isRequired
+      />
+    </FormDialog>
   );
 }
 
@@ -152,9 +151,8 @@ function DeleteGroup({ program, group, onClose }: { program: Program; group: Gro
     );
   }
   return (
-    <Dialog title={title} open onClose={onClose}>
+    <FormDialog title={title} state={state} label={t.links.remove} kind="danger" onClose={onClose}>
       <p>{t.groups.deleteHint}</p>
-      <Form state={state} label={t.links.remove} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -1,9 +1,9 @@
 import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { PartnerField } from "../partners/PartnerField";
 import { useTexts } from "../texts";
 import { type Program, useReload } from "./data";
@@ -35,28 +35,26 @@ export function LinkForm({ program, link, onClose }: { program: Program; link: P
     ),
   );
   return (
-    <Dialog title={link ? t.links.one(link.code) : t.links.create} open onClose={onClose}>
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        {!link && <PartnerField programId={program.id} name="participantId" label={t.links.partner} hint={t.conversions.reassignSearch} onChoose={setParticipantId} />}
-        <TextField
-          name="destinationUrl"
-          type="url"
-          label={t.links.destination}
-          hint={t.links.destinationHint}
-          defaultValue={link?.destinationUrl ?? program.landingUrl ?? program.websiteUrl ?? ""}
-          maxLength={2048}
-          isRequired
-        />
-        {!link && <TextField name="code" label={`${t.links.code} (${t.form.optional})`} hint={t.links.codeHint} maxLength={50} />}
-        <TextField name="subId" label={`${t.links.subId} (${t.form.optional})`} hint={t.links.subIdHint} defaultValue={link?.subId ?? ""} maxLength={255} />
-        <details>
-          <summary>{t.links.tags}</summary>
-          <TextField name="source" label={t.links.tagSource} defaultValue={link?.utm?.source ?? ""} maxLength={255} />
-          <TextField name="medium" label={t.links.tagMedium} defaultValue={link?.utm?.medium ?? ""} maxLength={255} />
-          <TextField name="campaign" label={t.links.tagCampaign} defaultValue={link?.utm?.campaign ?? ""} maxLength={255} />
-        </details>
-      </Form>
-    </Dialog>
+    <FormDialog title={link ? t.links.one(link.code) : t.links.create} state={state} label={t.save} onClose={onClose}>
+      {!link && <PartnerField programId={program.id} name="participantId" label={t.links.partner} hint={t.conversions.reassignSearch} onChoose={setParticipantId} />}
+      <TextField
+        name="destinationUrl"
+        type="url"
+        label={t.links.destination}
+        hint={t.links.destinationHint}
+        defaultValue={link?.destinationUrl ?? program.landingUrl ?? program.websiteUrl ?? ""}
+        maxLength={2048}
+        isRequired
+      />
+      {!link && <TextField name="code" label={`${t.links.code} (${t.form.optional})`} hint={t.links.codeHint} maxLength={50} />}
+      <TextField name="subId" label={`${t.links.subId} (${t.form.optional})`} hint={t.links.subIdHint} defaultValue={link?.subId ?? ""} maxLength={255} />
+      <details>
+        <summary>{t.links.tags}</summary>
+        <TextField name="source" label={t.links.tagSource} defaultValue={link?.utm?.source ?? ""} maxLength={255} />
+        <TextField name="medium" label={t.links.tagMedium} defaultValue={link?.utm?.medium ?? ""} maxLength={255} />
+        <TextField name="campaign" label={t.links.tagCampaign} defaultValue={link?.utm?.campaign ?? ""} maxLength={255} />
+      </details>
+    </FormDialog>
   );
 }
 
@@ -72,9 +70,8 @@ export function DeleteLink({ program, link, onClose }: { program: Program; link:
     }, [api, link.id, onClose, program.id, reload]),
   );
   return (
-    <Dialog title={t.links.deleteTitle(link.code)} open onClose={onClose}>
+    <FormDialog title={t.links.deleteTitle(link.code)} state={state} label={t.links.remove} kind="danger" onClose={onClose}>
       <p>{t.links.deleteHint(link.partnerName ?? "")}</p>
-      <Form state={state} label={t.links.remove} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

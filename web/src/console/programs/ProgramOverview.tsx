@@ -3,9 +3,9 @@ import { useCallback, useState } from "react";
 
 import { unwrap, useApp } from "../../app/app";
 import { Button, ExternalLink, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Done, Loaded, Notice } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Stat, Stats } from "../../kit/page";
 import { useCan } from "../can";
@@ -82,10 +82,9 @@ function MoveDialog({ program, move, onDone, onClose }: { program: Program; move
     }, [api, move, onClose, onDone, program.id, reload]),
   );
   return (
-    <Dialog title={texts.title(program.name)} open onClose={onClose}>
+    <FormDialog title={texts.title(program.name)} state={state} label={texts.action} kind={move === "archive" ? "danger" : "primary"} onClose={onClose}>
       <p>{texts.effect}</p>
-      <Form state={state} label={texts.action} kind={move === "archive" ? "danger" : "primary"} secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }
 
@@ -170,15 +169,13 @@ function EditGeneral({ program, onClose }: { program: Program; onClose: () => vo
     ),
   );
   return (
-    <Dialog title={t.programs.general} open onClose={onClose}>
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="name" label={t.form.name} hint={t.programs.nameHint} defaultValue={program.name} maxLength={100} isRequired />
-        <TextField name="currency" label={t.programs.currency} hint={t.programs.currencyHint} defaultValue={program.currency} maxLength={3} isRequired />
-        <TextField name="websiteUrl" type="url" label={t.programs.website} hint={t.programs.websiteHint} defaultValue={program.websiteUrl ?? ""} maxLength={2048} />
-        <TextField name="landingUrl" type="url" label={`${t.programs.landing} (${t.form.optional})`} hint={t.programs.landingHint} defaultValue={program.landingUrl ?? ""} maxLength={2048} />
-        <TextField name="allowedDomains" lines label={t.programs.domains} hint={t.programs.domainsHint} defaultValue={program.allowedDomains.join("\n")} />
-        <TextField name="linkParam" label={t.programs.linkParam} hint={t.programs.linkParamHint} defaultValue={program.linkParam} maxLength={32} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.programs.general} state={state} label={t.save} onClose={onClose}>
+      <TextField name="name" label={t.form.name} hint={t.programs.nameHint} defaultValue={program.name} maxLength={100} isRequired />
+      <TextField name="currency" label={t.programs.currency} hint={t.programs.currencyHint} defaultValue={program.currency} maxLength={3} isRequired />
+      <TextField name="websiteUrl" type="url" label={t.programs.website} hint={t.programs.websiteHint} defaultValue={program.websiteUrl ?? ""} maxLength={2048} />
+      <TextField name="landingUrl" type="url" label={`${t.programs.landing} (${t.form.optional})`} hint={t.programs.landingHint} defaultValue={program.landingUrl ?? ""} maxLength={2048} />
+      <TextField name="allowedDomains" lines label={t.programs.domains} hint={t.programs.domainsHint} defaultValue={program.allowedDomains.join("\n")} />
+      <TextField name="linkParam" label={t.programs.linkParam} hint={t.programs.linkParamHint} defaultValue={program.linkParam} maxLength={32} />
+    </FormDialog>
   );
 }

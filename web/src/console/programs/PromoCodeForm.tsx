@@ -3,11 +3,12 @@ import { useCallback, useState } from "react";
 import { unwrap, useApp } from "../../app/app";
 import { exponent, minorUnits } from "../../i18n/format";
 import { Choice } from "../../kit/choices";
-import { Button, Checkbox, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { Checkbox, TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { PartnerField } from "../partners/PartnerField";
 import { useTexts } from "../texts";
+import { instantOf } from "../time";
 import { type Program, useReload } from "./data";
 import type { PromoCode } from "./PromoCodes";
 
@@ -25,8 +26,8 @@ export function PromoCodeForm({ program, code, onClose }: { program: Program; co
         if (values.maxRedemptions && !maxRedemptions) throw new FieldFault("maxRedemptions", t.form.amountWrong);
         const limits = {
           maxRedemptions,
-          // The code works until the end of the day of this browser.
-          ...(values.expiresAt !== (code?.expiresAt ? f.isoDay(new Date(code.expiresAt)) : "") && { expiresAt: values.expiresAt ? new Date(`${values.expiresAt}T23:59:59`).toISOString() : null }),
+          // The code works until the end of the day.
+          ...(values.expiresAt !== (code?.expiresAt ? f.isoDay(new Date(code.expiresAt)) : "") && { expiresAt: values.expiresAt ? instantOf(`${values.expiresAt}T23:59:59`, f.timeZone).toISOString() : null }),
           syncToProcessor: values.syncToProcessor !== undefined,
         };
         const path = { programId: program.id };
@@ -46,33 +47,31 @@ export function PromoCodeForm({ program, code, onClose }: { program: Program; co
     ),
   );
   return (
-    <Dialog title={code ? t.codes.one(code.code) : t.codes.create} open onClose={onClose}>
-      <Form state={state} label={t.save} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        {code ? (
-          <p>{t.codes.fixed}</p>
-        ) : (
-          <>
-            <PartnerField programId={program.id} name="participantId" label={t.links.partner} hint={t.conversions.reassignSearch} onChoose={setParticipantId} />
-            <TextField name="code" label={t.links.code} hint={t.codes.codeHint} maxLength={100} isRequired />
-            <Choice
-              label={t.codes.discount}
-              options={[
-                ["percentage", t.codes.percentage],
-                ["fixed", t.codes.amount],
-              ]}
-              value={kind}
-              onChange={(value) => setKind(value as typeof kind)}
-            />
-            <TextField name="discountValue" inputMode="decimal" label={kind === "fixed" ? t.rules.amountIn(program.currency) : t.rules.percent} isRequired />
-          </>
-        )}
-        <TextField name="maxRedemptions" inputMode="numeric" label={`${t.codes.limit} (${t.form.optional})`} hint={t.codes.limitHint} defaultValue={code?.maxRedemptions ? String(code.maxRedemptions) : ""} maxLength={10} />
-        <TextField name="expiresAt" type="date" label={`${t.codes.expires} (${t.form.optional})`} hint={t.codes.expiresHint} defaultValue={code?.expiresAt ? f.isoDay(new Date(code.expiresAt)) : ""} />
-        <Checkbox name="syncToProcessor" defaultSelected={code?.syncToProcessor ?? false}>
-          {t.codes.syncHint}
-        </Checkbox>
-      </Form>
-    </Dialog>
+    <FormDialog title={code ? t.codes.one(code.code) : t.codes.create} state={state} label={t.save} onClose={onClose}>
+      {code ? (
+        <p>{t.codes.fixed}</p>
+      ) : (
+        <>
+          <PartnerField programId={program.id} name="participantId" label={t.links.partner} hint={t.conversions.reassignSearch} onChoose={setParticipantId} />
+          <TextField name="code" label={t.links.code} hint={t.codes.codeHint} maxLength={100} isRequired />
+          <Choice
+            label={t.codes.discount}
+            options={[
+              ["percentage", t.codes.percentage],
+              ["fixed", t.codes.amount],
+            ]}
+            value={kind}
+            onChange={(value) => setKind(value as typeof kind)}
+          />
+          <TextField name="discountValue" inputMode="decimal" label={kind === "fixed" ? t.rules.amountIn(program.currency) : t.rules.percent} isRequired />
+        </>
+      )}
+      <TextField name="maxRedemptions" inputMode="numeric" label={`${t.codes.limit} (${t.form.optional})`} hint={t.codes.limitHint} defaultValue={code?.maxRedemptions ? String(code.maxRedemptions) : ""} maxLength={10} />
+      <TextField name="expiresAt" type="date" label={`${t.codes.expires} (${t.form.optional})`} hint={t.codes.expiresHint} defaultValue={code?.expiresAt ? f.isoDay(new Date(code.expiresAt)) : ""} />
+      <Checkbox name="syncToProcessor" defaultSelected={code?.syncToProcessor ?? false}>
+        {t.codes.syncHint}
+      </Checkbox>
+    </FormDialog>
   );
 }
 
@@ -88,9 +87,8 @@ export function DeleteCode({ program, code, onClose }: { program: Program; code:
     }, [api, code.id, onClose, program.id, reload]),
   );
   return (
-    <Dialog title={t.codes.deleteTitle(code.code)} open onClose={onClose}>
+    <FormDialog title={t.codes.deleteTitle(code.code)} state={state} label={t.links.remove} kind="danger" onClose={onClose}>
       <p>{t.codes.deleteHint}</p>
-      <Form state={state} label={t.links.remove} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

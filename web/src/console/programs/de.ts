@@ -154,7 +154,7 @@ const de: typeof en = {
     saveTitle: "Diese Regeln speichern?",
     change: (before, after) => `${before} → ${after}`,
     saveEffect: (version) => `Sie gelten nur für neue Verkäufe. Vorhandene Provisionen behalten die Regeln, nach denen sie berechnet sind, bis Fassung ${version}.`,
-    others: (program, group, own) => `Der Satz des Programms gilt für ${program} Partner. ${group} haben den Satz ihrer Gruppe und ${own} einen eigenen; eine Änderung des Satzes betrifft sie nicht.`,
+    others: (program, group, own) => `Ein neuer Satz des Programms betrifft die Partner ohne anderen Satz: ${program}. Er betrifft nicht die mit dem Satz ihrer Gruppe (${group}) oder einem eigenen Satz (${own}).`,
     changedMeanwhile: "Jemand anderes hat die Regeln geändert, während Sie sie bearbeiten. Wenn Sie speichern, gelten nur Ihre Änderungen zusätzlich.",
     reload: "Mit den neuen Regeln neu beginnen",
     example: "Rechenbeispiel",

@@ -152,7 +152,7 @@ const en = {
     saveTitle: "Save these rules?",
     change: (before: string, after: string) => `${before} → ${after}`,
     saveEffect: (version: string) => `They count for new conversions only. Existing commissions keep the rules with which they were computed, up to version ${version}.`,
-    others: (program: string, group: string, own: string) => `The rate of the programme concerns ${program} partners. ${group} have the rate of their group and ${own} an own rate, which a change of it does not concern.`,
+    others: (program: string, group: string, own: string) => `A new rate of the programme concerns the partners without another rate: ${program}. It does not concern those with the rate of their group (${group}) or a rate of their own (${own}).`,
     changedMeanwhile: "Somebody else has changed the rules while you were editing. If you save, only your changes are made.",
     reload: "Start again with the new rules",
     example: "Worked example",

@@ -7,11 +7,13 @@ import { Button, Checkbox, ExternalLink, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Badge, Done, Loaded, Notice } from "../../kit/feedback";
 import { Form, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useCan } from "../can";
 import { liveInterval, useReloadOf } from "../data";
 import { useTexts } from "../texts";
+import { instantOf } from "../time";
 import { optionalPermissions, stripeKeyAddress } from "./snippets";
 import { StripeEvents } from "./StripeEvents";
 
@@ -175,22 +177,20 @@ function Resync({ onDone, onClose }: { onDone: () => void; onClose: () => void }
   const state = useSubmit(
     useCallback(
       async ({ since }) => {
-        const body = { since: new Date(`${since}T00:00:00`).toISOString() };
+        const body = { since: instantOf(`${since}T00:00:00`, f.timeZone).toISOString() };
         unwrap(await api.POST("/api/v1/integrations/{processor}/resync", { params: { path: { processor: "stripe" } }, body }));
         await reload();
         onDone();
         onClose();
       },
-      [api, onClose, onDone, reload],
+      [api, f, onClose, onDone, reload],
     ),
   );
   return (
-    <Dialog title={t.stripe.resync} open onClose={onClose}>
-      <Form state={state} label={t.stripe.resync} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.stripe.resyncHint}</p>
-        <TextField name="since" type="date" label={t.stripe.from} hint={t.stripe.fromHint(f.date(`${day(longest)}T12:00:00Z`))} defaultValue={day(1)} isRequired />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.stripe.resync} state={state} label={t.stripe.resync} onClose={onClose}>
+      <p>{t.stripe.resyncHint}</p>
+      <TextField name="since" type="date" label={t.stripe.from} hint={t.stripe.fromHint(f.date(`${day(longest)}T12:00:00Z`))} defaultValue={day(1)} isRequired />
+    </FormDialog>
   );
 }
 
@@ -206,9 +206,8 @@ function Disconnect({ connection, onClose }: { connection: Connection; onClose: 
     }, [api, onClose, reload]),
   );
   return (
-    <Dialog title={t.stripe.disconnectTitle(connection.accountId ?? "")} open onClose={onClose}>
+    <FormDialog title={t.stripe.disconnectTitle(connection.accountId ?? "")} state={state} label={t.stripe.disconnect} kind="danger" onClose={onClose}>
       <p>{t.stripe.disconnectHint}</p>
-      <Form state={state} label={t.stripe.disconnect} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -3,9 +3,9 @@ import { useLocation } from "wouter";
 
 import { unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { SecretDialog } from "../SecretDialog";
 import { useTexts } from "../texts";
 import { useReload } from "./data";
@@ -31,12 +31,10 @@ export function CreateWebhook({ onClose }: { onClose: () => void }) {
   );
   if (created) return <SecretDialog title={t.webhooks.secret} hint={t.webhooks.secretHint} secret={created.signingSecret} onClose={() => navigate(`/webhooks/${created.id}`)} />;
   return (
-    <Dialog title={t.webhooks.create} open onClose={onClose}>
-      <Form state={state} label={t.webhooks.create} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="url" type="url" label={t.webhooks.url} hint={t.webhooks.urlHint} placeholder="https://" isRequired autoFocus maxLength={2048} />
-        <TextField name="description" label={`${t.webhooks.description} (${t.form.optional})`} maxLength={200} />
-        <Events value={events} onChange={setEvents} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.webhooks.create} state={state} label={t.webhooks.create} onClose={onClose}>
+      <TextField name="url" type="url" label={t.webhooks.url} hint={t.webhooks.urlHint} placeholder="https://" isRequired autoFocus maxLength={2048} />
+      <TextField name="description" label={`${t.webhooks.description} (${t.form.optional})`} maxLength={200} />
+      <Events value={events} onChange={setEvents} />
+    </FormDialog>
   );
 }

@@ -4,7 +4,8 @@ import { unwrap, useApp } from "../../app/app";
 import { Button, Checkbox, TextField } from "../../kit/controls";
 import { Dialog } from "../../kit/dialog";
 import { Done } from "../../kit/feedback";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { useTexts } from "../texts";
 import { instantOf } from "../time";
@@ -42,25 +43,23 @@ export function Recover({ webhook, onClose }: { webhook: Webhook; onClose: () =>
     );
   }
   return (
-    <Dialog title={t.webhooks.recover} open onClose={onClose}>
-      <Form state={state} label={t.webhooks.send} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.webhooks.recoverHint(webhook.url)}</p>
-        <TextField name="since" type="datetime-local" label={t.filter.from} hint={t.webhooks.sinceHint(f.timeZone)} isRequired autoFocus />
-        <TextField name="until" type="datetime-local" label={`${t.filter.to} (${t.form.optional})`} hint={t.webhooks.untilHint} />
-        <div role="group" aria-label={t.webhooks.which}>
-          <p className={kit.label}>{t.webhooks.which}</p>
-          {statuses.map((status) => (
-            <Checkbox
-              key={status}
-              isSelected={chosen.includes(status)}
-              isDisabled={chosen.length === 1 && chosen[0] === status}
-              onChange={(on) => setChosen(on ? [...chosen, status] : chosen.filter((other) => other !== status))}
-            >
-              {t.webhooks.deliveryStatuses[status]}
-            </Checkbox>
-          ))}
-        </div>
-      </Form>
-    </Dialog>
+    <FormDialog title={t.webhooks.recover} state={state} label={t.webhooks.send} onClose={onClose}>
+      <p>{t.webhooks.recoverHint(webhook.url)}</p>
+      <TextField name="since" type="datetime-local" label={t.filter.from} hint={t.webhooks.sinceHint(f.timeZone)} isRequired autoFocus />
+      <TextField name="until" type="datetime-local" label={`${t.filter.to} (${t.form.optional})`} hint={t.webhooks.untilHint} />
+      <div role="group" aria-label={t.webhooks.which}>
+        <p className={kit.label}>{t.webhooks.which}</p>
+        {statuses.map((status) => (
+          <Checkbox
+            key={status}
+            isSelected={chosen.includes(status)}
+            isDisabled={chosen.length === 1 && chosen[0] === status}
+            onChange={(on) => setChosen(on ? [...chosen, status] : chosen.filter((other) => other !== status))}
+          >
+            {t.webhooks.deliveryStatuses[status]}
+          </Checkbox>
+        ))}
+      </div>
+    </FormDialog>
   );
 }

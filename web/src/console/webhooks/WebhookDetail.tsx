@@ -5,9 +5,9 @@ import { useLocation, useParams } from "wouter";
 import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { Button, Checkbox, LinkButton, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Done, Failure, Loaded, Notice } from "../../kit/feedback";
 import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts, Page, Tabs } from "../../kit/page";
 import { useCan } from "../can";
@@ -177,15 +177,13 @@ function Secret({ webhook }: { webhook: Webhook }) {
     <Card title={t.webhooks.secret} action={<Button onPress={() => setAsking(true)}>{t.webhooks.rotate}</Button>}>
       <p className={kit.muted}>{t.webhooks.secretAbout}</p>
       {asking && (
-        <Dialog title={t.webhooks.rotateTitle(webhook.url)} open onClose={() => setAsking(false)}>
-          <Form state={state} label={t.webhooks.rotate} secondary={<Button onPress={() => setAsking(false)}>{t.cancel}</Button>}>
-            <p>{t.webhooks.rotateHint}</p>
-            <Checkbox isSelected={atOnce} onChange={setAtOnce}>
-              {t.webhooks.atOnce}
-            </Checkbox>
-            {atOnce && <Notice tone="warn">{t.webhooks.atOnceHint}</Notice>}
-          </Form>
-        </Dialog>
+        <FormDialog title={t.webhooks.rotateTitle(webhook.url)} state={state} label={t.webhooks.rotate} onClose={() => setAsking(false)}>
+          <p>{t.webhooks.rotateHint}</p>
+          <Checkbox isSelected={atOnce} onChange={setAtOnce}>
+            {t.webhooks.atOnce}
+          </Checkbox>
+          {atOnce && <Notice tone="warn">{t.webhooks.atOnceHint}</Notice>}
+        </FormDialog>
       )}
       {secret && <SecretDialog title={t.webhooks.secret} hint={t.webhooks.secretHint} secret={secret} onClose={() => setSecret("")} />}
     </Card>
