@@ -61,11 +61,11 @@ func TestLists_CapTheirTotals(t *testing.T) {
 	f.NewCommission(pat, func(c *commission.Commission) { c.ExternalTransactionID = "a-1" })
 	f.Insert("participant_invites", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](at), "program_id": f.Program, "mode": f.Scope.Mode, "email": "a@example.com",
-		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": f.Owner, "created_at": at, "expires_at": at.Add(time.Hour),
+		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": pat.Partner, "created_at": at, "expires_at": at.Add(time.Hour),
 	})
 	f.Insert("member_invites", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](at), "email": "a@example.com", "role": "viewer",
-		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": f.Owner, "created_at": at, "expires_at": at.Add(time.Hour),
+		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": pat.Partner, "created_at": at, "expires_at": at.Add(time.Hour),
 	})
 	for _, table := range []string{"commissions", "links", "promo_codes", "groups", "participant_invites", "members", "member_invites"} {
 		fill(f, table, "")

@@ -242,6 +242,13 @@ type ServiceToken struct {
 	LastUsedIPPrefix *string `db:"last_used_ip_prefix,fixed"`
 }
 
+// ListedServiceToken is a token with the current name of the member who created it; nil if the
+// member has left the workspace.
+type ListedServiceToken struct {
+	ServiceToken
+	CreatedByName *string
+}
+
 // MaxServiceTokens is the greatest number of active service tokens of a mode, including
 // rolled tokens in their grace period.
 const MaxServiceTokens = 20

@@ -212,6 +212,13 @@ type Invite struct {
 	EndedAt   *time.Time         // when it was accepted, revoked or replaced
 }
 
+// ListedInvite is an invitation of a member with the current name of the user who made it; nil if
+// the user has left the workspace.
+type ListedInvite struct {
+	MemberInvite
+	InvitedByName *string
+}
+
 // NewInvite returns an invitation of an address, which must be in lower case.
 func NewInvite(email string, by affiliate.UserID, at time.Time) Invite {
 	return Invite{ID: affiliate.NewID[affiliate.InviteID](at), Email: email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)}

@@ -88,6 +88,13 @@ type Invite struct {
 	ReferralCode string              `db:"referral_code,nullable"` // requested code, case-folded; if empty, the code is made from the partner's name
 }
 
+// ListedInvite is an invitation with the current name of the user who made it; nil if the user has
+// left the workspace.
+type ListedInvite struct {
+	Invite
+	InvitedByName *string
+}
+
 // Join returns a new, approved participant for the partner who accepted the invitation.
 // Errors: VALIDATION_ERROR if the programme has terms that were not accepted, TERMS_CHANGED.
 func (i Invite) Join(program program.Program, partner account.User, terms TermsAcceptance, at time.Time) (Participant, error) {

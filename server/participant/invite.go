@@ -207,7 +207,11 @@ func (s *Service) ListParticipantInvites(
 	if err != nil {
 		return nil, err
 	}
-	toProto := func(i participant.Invite) *affiliatev1.ParticipantInvite { return inviteToProto(i, caller.Role) }
+	toProto := func(i participant.ListedInvite) *affiliatev1.ParticipantInvite {
+		invite := inviteToProto(i.Invite, caller.Role)
+		invite.InvitedByName = i.InvitedByName
+		return invite
+	}
 	return &affiliatev1.ListParticipantInvitesResponse{
 		Data: server.ConvertAll(invites, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request

@@ -203,7 +203,8 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 		Total: 2, Page: 2, Limit: 1,
 		Data: []*affiliatev1.ParticipantInvite{{
 			Id: want.Id, ProgramId: want.ProgramId, Email: want.Email, GroupId: want.GroupId, ReferralCode: want.ReferralCode,
-			InvitedBy: want.InvitedBy, CreatedAt: want.CreatedAt, ExpiresAt: want.ExpiresAt,
+			InvitedBy: want.InvitedBy, InvitedByName: new(f.Texts(`select name from users where id = $1`, f.Owner)[0]),
+			CreatedAt: want.CreatedAt, ExpiresAt: want.ExpiresAt,
 		}},
 	}
 	if !proto.Equal(got, wantPage) {

@@ -46,7 +46,7 @@ func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListSe
 		return nil, err
 	}
 	return &affiliatev1.ListServiceTokensResponse{
-		Data: server.ConvertAll(tokens, toProto), Total: total,
+		Data: server.ConvertAll(tokens, listedToProto), Total: total,
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
@@ -175,6 +175,12 @@ func insert(ctx context.Context, tx *postgres.Tx, token account.ServiceToken, at
 		return err
 	}
 	return accounts.InsertServiceToken(ctx, tx, token)
+}
+
+func listedToProto(t account.ListedServiceToken) *affiliatev1.ServiceToken {
+	out := toProto(t.ServiceToken)
+	out.CreatedByName = t.CreatedByName
+	return out
 }
 
 func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {

@@ -37,6 +37,28 @@ func (f *fixture) openInvites() []string {
 	return emails
 }
 
+func TestListInvites_NamesInviter(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.invite(f.asOwner(), "ada@example.com", affiliatev1.Role_ROLE_VIEWER); err != nil {
+		t.Fatal(err)
+	}
+	name := func() *string {
+		t.Helper()
+		list, err := f.service.ListInvites(f.asOwner(), &affiliatev1.ListInvitesRequest{})
+		if err != nil || len(list.GetData()) != 1 || list.GetData()[0].GetInvitedBy() != f.Owner.String() {
+			t.Fatalf("ListInvites returned %v, %v, want an invitation by %s", list, err, f.Owner)
+		}
+		return list.GetData()[0].InvitedByName
+	}
+	if got := name(); got == nil || *got != "Mara" {
+		t.Errorf("the invitation is by %v, want Mara", got)
+	}
+	f.Exec(`delete from members where user_id = $1`, f.Owner)
+	if got := name(); got != nil {
+		t.Errorf("the invitation is by %q, want no name of a user who has left", *got)
+	}
+}
+
 func TestMemberInvites_AreMailed(t *testing.T) {
 	f := newFixture(t)
 	invite, err := f.invite(f.asOwner(), "Ada@Example.com", affiliatev1.Role_ROLE_ADMIN)

@@ -217,9 +217,15 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 		return nil, err
 	}
 	return &affiliatev1.ListInvitesResponse{
-		Data: server.ConvertAll(invites, inviteToProto), Total: server.Total(ctx, total),
+		Data: server.ConvertAll(invites, listedToProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
+}
+
+func listedToProto(invite account.ListedInvite) *affiliatev1.Invite {
+	out := inviteToProto(invite.MemberInvite)
+	out.InvitedByName = invite.InvitedByName
+	return out
 }
 
 func inviteToProto(invite account.MemberInvite) *affiliatev1.Invite {

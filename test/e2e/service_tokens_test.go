@@ -46,7 +46,7 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	ids, owner := f.createAll(t), f.merchant
 	token := owner.createServiceToken(t, "admin", "test", true)
-	name := "service:" + owner.get(t, serviceTokensPath).text("data.0.name")
+	name, creator := "service:"+owner.get(t, serviceTokensPath).text("data.0.name"), owner.get(t, serviceTokensPath).text("data.0.createdByName")
 	service := sys.client().withCredential(token).inMode("live") // the token's mode is used
 	f.merchant.apiClient = service
 	f.sendPayouts(t)
@@ -64,7 +64,7 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	if invite.text("token") == "" {
 		t.Error("the invitation has no token")
 	}
-	service.get(t, path+"/partners/invites").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.invitedBy": owner.id})
+	service.get(t, path+"/partners/invites").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.invitedBy": owner.id, "data.0.invitedByName": creator})
 	service.patch(t, f.participantPath()+"/suspend", object{"reason": "check"}).wantStatus(http.StatusOK)
 	service.patch(t, f.participantPath()+"/reinstate", nil).wantStatus(http.StatusOK)
 	service.patch(t, f.participantPath(), object{"tags": []string{"vip"}}).wantStatus(http.StatusOK)

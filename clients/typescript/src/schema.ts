@@ -10033,6 +10033,11 @@ export interface components {
              * @description The time when the token stops working, 7 days after the invitation was made.
              */
             expiresAt: string | null;
+            /**
+             * @description The current name of the user who made the invitation. Null if the user has left the
+             *     workspace.
+             */
+            invitedByName: string | null;
         };
         InviteParticipantRequest: {
             /** Format: email */
@@ -11386,6 +11391,11 @@ export interface components {
              * @description The time when the token stops working, 7 days after the invitation was made.
              */
             expiresAt: string | null;
+            /**
+             * @description The current name of the user who made the invitation. Null if the user has left the
+             *     workspace.
+             */
+            invitedByName: string | null;
         };
         /**
          * @description ParticipantRates counts the approved participants of a programme. At most 100,000
@@ -13534,6 +13544,11 @@ export interface components {
              *     for IPv6. Null if the token was never used.
              */
             lastUsedIpPrefix: string | null;
+            /**
+             * @description The current name of the member who created the token. Null if the member has left the
+             *     workspace.
+             */
+            createdByName: string | null;
         };
         /** @description SessionResponse holds the tokens of a session and the account that it belongs to. */
         SessionResponse: {
@@ -22560,7 +22575,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "ticket": "dlt_a1JJCKJ1_l0jGEjH6krb6a1CXY1Rggpyxsr6qF2q478",
+                     *       "ticket": "dlt_hOQsVJSWzs_Cr_U1QmCwAUgsyzGoAJmCz8UtA5g67d4",
                      *       "expiresAt": "2026-03-16T09:30:00.000Z"
                      *     }
                      */
@@ -33714,7 +33729,8 @@ export interface operations {
                      *           "referralCode": "ada",
                      *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *           "invitedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -35396,7 +35412,8 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-06-14T09:30:00.000Z",
                      *           "lastUsedAt": null,
-                     *           "lastUsedIpPrefix": null
+                     *           "lastUsedIpPrefix": null,
+                     *           "createdByName": "Mia Berg"
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
@@ -35410,7 +35427,8 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-03-17T09:30:00.000Z",
                      *           "lastUsedAt": null,
-                     *           "lastUsedIpPrefix": null
+                     *           "lastUsedIpPrefix": null,
+                     *           "createdByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -36923,7 +36941,8 @@ export interface operations {
                      *           "role": "finance",
                      *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *           "invitedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 1,

@@ -2525,7 +2525,10 @@ type ParticipantInvite struct {
 	InvitedBy string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time when the token stops working, 7 days after the invitation was made.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The current name of the user who made the invitation. Null if the user has left the
+	// workspace.
+	InvitedByName *string `protobuf:"bytes,9,opt,name=invited_by_name,json=invitedByName,proto3,oneof" json:"invited_by_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2614,6 +2617,13 @@ func (x *ParticipantInvite) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *ParticipantInvite) GetInvitedByName() string {
+	if x != nil && x.InvitedByName != nil {
+		return *x.InvitedByName
+	}
+	return ""
 }
 
 // CreatedParticipantInvite is a new invitation with its token.
@@ -3265,7 +3275,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x05_nameB\n" +
 	"\n" +
 	"\b_messageB\v\n" +
-	"\t_language\"\xd6\x02\n" +
+	"\t_language\"\x97\x03\n" +
 	"\x11ParticipantInvite\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3278,9 +3288,11 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\v\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12+\n" +
+	"\x0finvited_by_name\x18\t \x01(\tH\x02R\rinvitedByName\x88\x01\x01B\v\n" +
 	"\t_group_idB\x10\n" +
-	"\x0e_referral_code\"\x8b\x03\n" +
+	"\x0e_referral_codeB\x12\n" +
+	"\x10_invited_by_name\"\x8b\x03\n" +
 	"\x18CreatedParticipantInvite\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +

@@ -5031,6 +5031,10 @@ func (m *ParticipantInvite) validate(all bool) error {
 		// no validation rules for ReferralCode
 	}
 
+	if m.InvitedByName != nil {
+		// no validation rules for InvitedByName
+	}
+
 	if len(errors) > 0 {
 		return ParticipantInviteMultiError(errors)
 	}

@@ -49,8 +49,11 @@ type ServiceToken struct {
 	// The network of the IP address from which the token was used last, /24 for IPv4 and /48
 	// for IPv6. Null if the token was never used.
 	LastUsedIpPrefix *string `protobuf:"bytes,12,opt,name=last_used_ip_prefix,json=lastUsedIpPrefix,proto3,oneof" json:"last_used_ip_prefix,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The current name of the member who created the token. Null if the member has left the
+	// workspace.
+	CreatedByName *string `protobuf:"bytes,13,opt,name=created_by_name,json=createdByName,proto3,oneof" json:"created_by_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceToken) Reset() {
@@ -163,6 +166,13 @@ func (x *ServiceToken) GetLastUsedAt() *timestamppb.Timestamp {
 func (x *ServiceToken) GetLastUsedIpPrefix() string {
 	if x != nil && x.LastUsedIpPrefix != nil {
 		return *x.LastUsedIpPrefix
+	}
+	return ""
+}
+
+func (x *ServiceToken) GetCreatedByName() string {
+	if x != nil && x.CreatedByName != nil {
+		return *x.CreatedByName
 	}
 	return ""
 }
@@ -656,7 +666,7 @@ var File_affiliate_v1_service_token_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_service_token_proto_rawDesc = "" +
 	"\n" +
-	" affiliate/v1/service_token.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xf4\x03\n" +
+	" affiliate/v1/service_token.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb5\x04\n" +
 	"\fServiceToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12&\n" +
@@ -674,8 +684,10 @@ const file_affiliate_v1_service_token_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12<\n" +
 	"\flast_used_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x122\n" +
-	"\x13last_used_ip_prefix\x18\f \x01(\tH\x00R\x10lastUsedIpPrefix\x88\x01\x01B\x16\n" +
-	"\x14_last_used_ip_prefix\"\xc0\x01\n" +
+	"\x13last_used_ip_prefix\x18\f \x01(\tH\x00R\x10lastUsedIpPrefix\x88\x01\x01\x12+\n" +
+	"\x0fcreated_by_name\x18\r \x01(\tH\x01R\rcreatedByName\x88\x01\x01B\x16\n" +
+	"\x14_last_used_ip_prefixB\x12\n" +
+	"\x10_created_by_name\"\xc0\x01\n" +
 	"\x18ListServiceTokensRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x125\n" +

@@ -164,6 +164,10 @@ func (m *ServiceToken) validate(all bool) error {
 		// no validation rules for LastUsedIpPrefix
 	}
 
+	if m.CreatedByName != nil {
+		// no validation rules for CreatedByName
+	}
+
 	if len(errors) > 0 {
 		return ServiceTokenMultiError(errors)
 	}

@@ -943,7 +943,10 @@ type Invite struct {
 	InvitedBy string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time when the token stops working, 7 days after the invitation was made.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The current name of the user who made the invitation. Null if the user has left the
+	// workspace.
+	InvitedByName *string `protobuf:"bytes,7,opt,name=invited_by_name,json=invitedByName,proto3,oneof" json:"invited_by_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,6 +1021,13 @@ func (x *Invite) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *Invite) GetInvitedByName() string {
+	if x != nil && x.InvitedByName != nil {
+		return *x.InvitedByName
+	}
+	return ""
 }
 
 type ListInvitesRequest struct {
@@ -2408,7 +2418,7 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x16\n" +
 	"\x14RemoveMemberResponse\"A\n" +
 	"\x18TransferOwnershipRequest\x12%\n" +
-	"\tmember_id\x18\x01 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\bmemberId\"\xeb\x01\n" +
+	"\tmember_id\x18\x01 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\bmemberId\"\xac\x02\n" +
 	"\x06Invite\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\x12&\n" +
@@ -2418,7 +2428,9 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"z\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12+\n" +
+	"\x0finvited_by_name\x18\a \x01(\tH\x00R\rinvitedByName\x88\x01\x01B\x12\n" +
+	"\x10_invited_by_name\"z\n" +
 	"\x12ListInvitesRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
@@ -2735,6 +2747,7 @@ func file_affiliate_v1_workspace_proto_init() {
 	file_affiliate_v1_workspace_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[3].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[5].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[11].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[12].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[18].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[19].OneofWrappers = []any{}

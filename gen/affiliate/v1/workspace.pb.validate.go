@@ -1760,6 +1760,10 @@ func (m *Invite) validate(all bool) error {
 		}
 	}
 
+	if m.InvitedByName != nil {
+		// no validation rules for InvitedByName
+	}
+
 	if len(errors) > 0 {
 		return InviteMultiError(errors)
 	}

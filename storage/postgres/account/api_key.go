@@ -136,7 +136,7 @@ const activeServiceTokens = `
 
 var (
 	serviceTokenColumns = postgres.Columns[account.ServiceToken]("t")
-	listServiceTokens   = `select ` + serviceTokenColumns + activeServiceTokens + `
+	listServiceTokens   = `select ` + serviceTokenColumns + `, ` + postgres.ActorName("t.created_by::text", "t.workspace_id") + ` as created_by_name` + activeServiceTokens + `
 		order by t.created_at desc, t.id desc
 		limit @limit offset @offset`
 	countServiceTokens = `select count(*)` + activeServiceTokens
@@ -157,13 +157,13 @@ var (
 // are active at the given time, newest first, and the number of all these tokens.
 func ServiceTokens(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, modes []affiliate.Mode, now time.Time, page affiliate.Page,
-) ([]account.ServiceToken, int64, error) {
+) ([]account.ListedServiceToken, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "modes": modes, "now": now, "limit": page.Size, "offset": page.Offset()}
 	total, err := postgres.Value[int64](ctx, db, countServiceTokens, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	tokens, err := postgres.List[account.ServiceToken](ctx, db, listServiceTokens, args)
+	tokens, err := postgres.List[account.ListedServiceToken](ctx, db, listServiceTokens, args)
 	return tokens, total, err
 }
 

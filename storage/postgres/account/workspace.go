@@ -151,7 +151,7 @@ const openInvites = `
 var (
 	inviteColumns = postgres.Columns[account.MemberInvite]("i")
 	insertInvite  = postgres.RowsOf[newInviteRow](`insert into member_invites ({columns}) values {rows}`)
-	listInvites   = `select ` + inviteColumns + openInvites + `
+	listInvites   = `select ` + inviteColumns + `, ` + postgres.ActorName("i.invited_by::text", "i.workspace_id") + ` as invited_by_name` + openInvites + `
 		order by i.created_at desc, i.id desc
 		limit @limit offset @offset`
 	lockInvite = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
@@ -175,13 +175,13 @@ var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 // time, newest first, and the number of open invitations, up to affiliate.MaxTotal.
 func OpenInvites(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
-) ([]account.MemberInvite, int64, error) {
+) ([]account.ListedInvite, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "now": now, "limit": page.Size, "offset": page.Offset()}
 	total, err := postgres.Value[int64](ctx, db, countInvites, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	invites, err := postgres.List[account.MemberInvite](ctx, db, listInvites, args)
+	invites, err := postgres.List[account.ListedInvite](ctx, db, listInvites, args)
 	return invites, total, err
 }
 

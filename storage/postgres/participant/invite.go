@@ -155,7 +155,7 @@ const openInvites = `
 		and i.ended_at is null and i.expires_at > @at`
 
 var (
-	listInvites = `select ` + inviteColumns + openInvites + `
+	listInvites = `select ` + inviteColumns + `, ` + postgres.ActorName("i.invited_by::text", "i.workspace_id") + ` as invited_by_name` + openInvites + `
 		order by i.created_at desc, i.id desc
 		limit @limit offset @offset`
 	countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
@@ -165,7 +165,7 @@ var (
 // newest first, and the number of invitations on all pages, up to affiliate.MaxTotal.
 func ListInvites(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
-) ([]participant.Invite, int64, error) {
+) ([]participant.ListedInvite, int64, error) {
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "at": at, "limit": page.Size, "offset": page.Offset(),
 	}
@@ -173,6 +173,6 @@ func ListInvites(
 	if err := db.QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	invites, err := postgres.List[participant.Invite](ctx, db, listInvites, args)
+	invites, err := postgres.List[participant.ListedInvite](ctx, db, listInvites, args)
 	return invites, total, err
 }
