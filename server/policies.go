@@ -297,11 +297,12 @@ var policies = completed(map[string]Policy{
 
 	affiliatev1.SearchService_Search_FullMethodName: {Accept: merchants, Action: readDashboards},
 
-	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       {Accept: MerchantToken, Action: manageKeys},
-	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName: {Accept: merchants, Action: readDashboards},
-	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:    {Accept: merchants, Action: manageKeys},
-	affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:        {Accept: merchants, Action: manageKeys},
-	affiliatev1.ProcessorService_ListProcessorEvents_FullMethodName:    {Accept: merchants, Action: readDashboards},
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:          {Accept: MerchantToken, Action: manageKeys},
+	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName:    {Accept: merchants, Action: readDashboards},
+	affiliatev1.ProcessorService_UpdateProcessorConnection_FullMethodName: {Accept: merchants, Action: manageKeys},
+	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:       {Accept: merchants, Action: manageKeys},
+	affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:           {Accept: merchants, Action: manageKeys},
+	affiliatev1.ProcessorService_ListProcessorEvents_FullMethodName:       {Accept: merchants, Action: readDashboards},
 	// A processor sends the events of all merchants from few addresses, so a limit per
 	// address would delay them. The work on an event is limited by the queue.
 	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName: {Accept: NoCredential},

@@ -117,13 +117,25 @@ func (c Connection) AuditLine(action string, by affiliate.Actor, at time.Time) a
 	return affiliate.AuditLine{
 		Workspace: c.Workspace, Mode: &c.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "processor_connection", ResourceID: c.ID,
-		After: struct {
-			Processor         conversion.ProcessorName `json:"processor"`
-			Account           string                   `json:"account_id"`
-			CreateConversions bool                     `json:"create_conversions"`
-			IncludeOutOfBand  bool                     `json:"include_out_of_band"`
-		}{c.Processor, c.Account, c.CreateConversions, c.IncludeOutOfBand},
+		After: c.auditObject(),
 	}
+}
+
+// UpdateLine returns the entry of the audit log about a change of the options. The receiver is the
+// connection after the change.
+func (c Connection) UpdateLine(before Connection, by affiliate.Actor) affiliate.AuditLine {
+	line := c.AuditLine("processor.update", by, c.UpdatedAt)
+	line.Before = before.auditObject()
+	return line
+}
+
+func (c Connection) auditObject() any {
+	return struct {
+		Processor         conversion.ProcessorName `json:"processor"`
+		Account           string                   `json:"account_id"`
+		CreateConversions bool                     `json:"create_conversions"`
+		IncludeOutOfBand  bool                     `json:"include_out_of_band"`
+	}{c.Processor, c.Account, c.CreateConversions, c.IncludeOutOfBand}
 }
 
 // Notification returns a notification about the connection. The parameter by is the member who

@@ -174,6 +174,47 @@ func resyncAfterReconnection(before processor.LockedProcessorConnection, at time
 	return since
 }
 
+// UpdateProcessorConnection changes options of the connection. An option in the mask without a value
+// gets its default.
+func (s *Service) UpdateProcessorConnection(ctx context.Context, req *affiliatev1.UpdateProcessorConnectionRequest) (*affiliatev1.ProcessorConnection, error) {
+	name, _, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.now()
+	var stored processor.LockedProcessorConnection
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		connection, err := processors.LockConnection(ctx, tx, scope, name)
+		if err != nil {
+			return err
+		}
+		if connection == nil {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		stored = *connection
+		for _, path := range req.GetUpdateMask().GetPaths() {
+			switch path {
+			case "create_conversions":
+				stored.CreateConversions = req.CreateConversions == nil || req.GetCreateConversions()
+			case "include_out_of_band":
+				stored.IncludeOutOfBand = req.GetIncludeOutOfBand()
+			}
+		}
+		if stored.CreateConversions == connection.CreateConversions && stored.IncludeOutOfBand == connection.IncludeOutOfBand {
+			return nil
+		}
+		stored.UpdatedAt = at
+		if err := processors.SetOptions(ctx, tx, stored.Connection); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, stored.UpdateLine(connection.Connection, server.ActorFrom(ctx)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.statusOf(ctx, stored)
+}
+
 // DisconnectProcessor ends the connection. A job deletes the endpoint at the processor.
 func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.DisconnectProcessorRequest) (*affiliatev1.DisconnectProcessorResponse, error) {
 	name, _, err := s.processor(req.GetProcessor())

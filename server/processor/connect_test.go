@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -87,6 +91,55 @@ func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
 	if got := f.AuditActions("processor_connection", first.String()); !slices.Equal(got, []string{"processor.connect", "processor.reconnect"}) {
 		t.Errorf("audit actions %q", got)
 	}
+}
+
+func TestUpdateProcessorConnection(t *testing.T) {
+	f := newFixture(t)
+	update := func(req *affiliatev1.UpdateProcessorConnectionRequest, paths ...string) (*affiliatev1.ProcessorConnection, error) {
+		req.Processor, req.UpdateMask = "stripe", &fieldmaskpb.FieldMask{Paths: paths}
+		if err := servertest.Check(f.service, req); err != nil {
+			return nil, err
+		}
+		return f.service.UpdateProcessorConnection(f.asOwner(), req)
+	}
+	type request = affiliatev1.UpdateProcessorConnectionRequest
+	_, err := update(&request{}, "create_conversions")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	before := f.connect()
+	f.clock.Advance(time.Minute)
+	for _, step := range []struct {
+		req              *request
+		paths            []string
+		creates, include bool
+	}{
+		{&request{CreateConversions: new(false)}, []string{"create_conversions"}, false, false},
+		{&request{IncludeOutOfBand: new(true)}, []string{"include_out_of_band"}, false, true},
+		{&request{IncludeOutOfBand: new(true)}, []string{"include_out_of_band"}, false, true}, // no change
+		{&request{}, nil, false, true},
+		{&request{}, []string{"create_conversions", "include_out_of_band"}, true, false}, // the defaults
+	} {
+		got, err := update(step.req, step.paths...)
+		if err != nil || got.GetCreateConversions() != step.creates || got.GetIncludeOutOfBand() != step.include ||
+			got.GetId() != before.GetId() || got.GetEndpointStatus() != "enabled" || !got.GetConnectedAt().AsTime().Equal(before.GetConnectedAt().AsTime()) {
+			t.Errorf("UpdateProcessorConnection with %v returned %v, %v, want createConversions %t and includeOutOfBand %t of the same connection",
+				step.req, got, err, step.creates, step.include)
+		}
+		read, err := f.service.GetProcessorConnection(f.asOwner(), &affiliatev1.GetProcessorConnectionRequest{Processor: "stripe"})
+		if err != nil || !proto.Equal(read, got) {
+			t.Errorf("GetProcessorConnection returned %v, %v, want %v", read, err, got)
+		}
+	}
+	if got := f.AuditActions("processor_connection", f.connection.String()); !slices.Equal(got, []string{"processor.connect", "processor.update", "processor.update", "processor.update"}) {
+		t.Errorf("audit actions %q", got)
+	}
+	changes := f.Texts(`select concat(before->>'include_out_of_band', ' ', after->>'include_out_of_band') from audit_log where action = 'processor.update' order by at, id`)
+	if !slices.Equal(changes, []string{"false false", "false true", "true false"}) {
+		t.Errorf("the audit log has the changes %q of includeOutOfBand", changes)
+	}
+	_, err = update(&request{CreateConversions: new(true)})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "update_mask")
+	_, err = f.service.UpdateProcessorConnection(f.asOwner(), &request{Processor: "paypal"})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 // tidy runs the job that deletes replaced endpoints.

@@ -99,6 +99,9 @@ func (s *Service) processor(name string) (conversion.ProcessorName, Processor, e
 // Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
+	if r, ok := req.(*affiliatev1.UpdateProcessorConnectionRequest); ok {
+		server.CheckMask(r, &found)
+	}
 	if r, ok := req.(*affiliatev1.ResyncProcessorRequest); ok && r.GetSince() != nil {
 		switch since, now := r.GetSince().AsTime(), s.now(); {
 		case !r.GetSince().IsValid():

@@ -217,6 +217,7 @@ func (c *referenceCalls) workspace() {
 func (c *referenceCalls) processor() {
 	const path = "/api/v1/integrations/stripe"
 	connection := c.call(c.merchant, "POST", path, object{"restrictedKey": "rk_test_51Q2b3cNorthwind"}).text("id")
+	c.call(c.merchant, "PATCH", path, object{"includeOutOfBand": true})
 	stripeStandIn().Put(stripeserver.NewSession("cs_test_a1Northwind", object{
 		"payment_intent": "pi_3Q2bNorthwind", "amount_total": 4900, "currency": "usd", "created": c.sys.clock.now().Unix(),
 	}))

@@ -386,12 +386,13 @@ var routeRules = map[string]rule{
 
 	"Search": {accepts: merchants, permission: readDashboards, allowedOutcome: invalid},
 
-	"ConnectProcessor":       {accepts: members, permission: manageKeys, allowedOutcome: invalid},
-	"GetProcessorConnection": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"DisconnectProcessor":    {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
-	"ResyncProcessor":        {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
-	"ListProcessorEvents":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"ConnectProcessor":          {accepts: members, permission: manageKeys, allowedOutcome: invalid},
+	"GetProcessorConnection":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"UpdateProcessorConnection": {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
+	"DisconnectProcessor":       {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
+	"ResyncProcessor":           {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"ListProcessorEvents":       {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ReceiveProcessorEvent":     {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 
 	"DeleteTestData":        {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true, tokenMode: "test"},
 	"ExportPartnerAccount":  {accepts: partners, allowedOutcome: ok},

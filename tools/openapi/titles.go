@@ -125,6 +125,7 @@ var titles = map[string]string{
 	"receiveProviderEvent":                 "Receive a message of the mail provider",
 	"connectProcessor":                     "Connect a payment processor",
 	"getProcessorConnection":               "Get the connection to a payment processor",
+	"updateProcessorConnection":            "Update the connection to a payment processor",
 	"disconnectProcessor":                  "Disconnect a payment processor",
 	"resyncProcessor":                      "Read the events of a payment processor again",
 	"listProcessorEvents":                  "List the events of a payment processor",

@@ -2145,7 +2145,17 @@ export interface paths {
         delete: operations["disconnectProcessor"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Update the connection to a payment processor
+         * @description Changes the given options of the connection. An option that is
+         *     absent keeps its value, and null sets its default. The options apply to events that are
+         *     applied from then on.
+         *
+         *     Errors: NOT_FOUND if there is no connection.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["updateProcessorConnection"];
         trace?: never;
     };
     "/api/v1/integrations/{processor}/events": {
@@ -13889,6 +13899,15 @@ export interface components {
              */
             locale?: "" | "en" | "de" | null;
         };
+        UpdateProcessorConnectionRequest: {
+            /** @description Whether sales at the processor make conversions, as in ConnectProcessor. Default true. */
+            createConversions?: boolean | null;
+            /**
+             * @description Whether invoices that were paid outside of the processor make conversions. Default
+             *     false.
+             */
+            includeOutOfBand?: boolean | null;
+        };
         UpdateProgramRequest: {
             /** @description The name of the programme, at most 100 characters. It cannot be cleared. */
             name?: string | null;
@@ -23160,7 +23179,7 @@ export interface operations {
                      *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
-                     *       "includeOutOfBand": false,
+                     *       "includeOutOfBand": true,
                      *       "lastEventAt": "2026-03-16T09:30:00.000Z",
                      *       "lag": 0,
                      *       "signatureFailures": 0,
@@ -23287,6 +23306,66 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    updateProcessorConnection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "includeOutOfBand": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpdateProcessorConnectionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "connected": true,
+                     *       "processor": "stripe",
+                     *       "mode": "test",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "accountId": "acct_test2b795d3c3bdb",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "endpointStatus": "enabled",
+                     *       "createConversions": true,
+                     *       "includeOutOfBand": true,
+                     *       "lastEventAt": null,
+                     *       "lag": 0,
+                     *       "signatureFailures": 0,
+                     *       "connectedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProcessorConnection"];
+                };
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];

@@ -12,6 +12,7 @@ import (
 	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -311,6 +312,80 @@ func (x *GetProcessorConnectionRequest) GetProcessor() string {
 	return ""
 }
 
+type UpdateProcessorConnectionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The payment processor: `stripe`.
+	Processor string `protobuf:"bytes,1,opt,name=processor,proto3" json:"processor,omitempty"`
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Whether sales at the processor make conversions, as in ConnectProcessor. Default true.
+	CreateConversions *bool `protobuf:"varint,3,opt,name=create_conversions,json=createConversions,proto3,oneof" json:"create_conversions,omitempty"`
+	// Whether invoices that were paid outside of the processor make conversions. Default
+	// false.
+	IncludeOutOfBand *bool `protobuf:"varint,4,opt,name=include_out_of_band,json=includeOutOfBand,proto3,oneof" json:"include_out_of_band,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *UpdateProcessorConnectionRequest) Reset() {
+	*x = UpdateProcessorConnectionRequest{}
+	mi := &file_affiliate_v1_processor_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateProcessorConnectionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateProcessorConnectionRequest) ProtoMessage() {}
+
+func (x *UpdateProcessorConnectionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_processor_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateProcessorConnectionRequest.ProtoReflect.Descriptor instead.
+func (*UpdateProcessorConnectionRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *UpdateProcessorConnectionRequest) GetProcessor() string {
+	if x != nil {
+		return x.Processor
+	}
+	return ""
+}
+
+func (x *UpdateProcessorConnectionRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateProcessorConnectionRequest) GetCreateConversions() bool {
+	if x != nil && x.CreateConversions != nil {
+		return *x.CreateConversions
+	}
+	return false
+}
+
+func (x *UpdateProcessorConnectionRequest) GetIncludeOutOfBand() bool {
+	if x != nil && x.IncludeOutOfBand != nil {
+		return *x.IncludeOutOfBand
+	}
+	return false
+}
+
 type DisconnectProcessorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The payment processor: `stripe`.
@@ -321,7 +396,7 @@ type DisconnectProcessorRequest struct {
 
 func (x *DisconnectProcessorRequest) Reset() {
 	*x = DisconnectProcessorRequest{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[2]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +408,7 @@ func (x *DisconnectProcessorRequest) String() string {
 func (*DisconnectProcessorRequest) ProtoMessage() {}
 
 func (x *DisconnectProcessorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[2]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +421,7 @@ func (x *DisconnectProcessorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProcessorRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectProcessorRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DisconnectProcessorRequest) GetProcessor() string {
@@ -364,7 +439,7 @@ type DisconnectProcessorResponse struct {
 
 func (x *DisconnectProcessorResponse) Reset() {
 	*x = DisconnectProcessorResponse{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[3]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +451,7 @@ func (x *DisconnectProcessorResponse) String() string {
 func (*DisconnectProcessorResponse) ProtoMessage() {}
 
 func (x *DisconnectProcessorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[3]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +464,7 @@ func (x *DisconnectProcessorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProcessorResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectProcessorResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{4}
 }
 
 // ProcessorConnection is the state of a connection. All fields except `connected`,
@@ -424,7 +499,7 @@ type ProcessorConnection struct {
 
 func (x *ProcessorConnection) Reset() {
 	*x = ProcessorConnection{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[4]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +511,7 @@ func (x *ProcessorConnection) String() string {
 func (*ProcessorConnection) ProtoMessage() {}
 
 func (x *ProcessorConnection) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[4]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +524,7 @@ func (x *ProcessorConnection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessorConnection.ProtoReflect.Descriptor instead.
 func (*ProcessorConnection) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProcessorConnection) GetConnected() bool {
@@ -556,7 +631,7 @@ type ResyncProcessorRequest struct {
 
 func (x *ResyncProcessorRequest) Reset() {
 	*x = ResyncProcessorRequest{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[5]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +643,7 @@ func (x *ResyncProcessorRequest) String() string {
 func (*ResyncProcessorRequest) ProtoMessage() {}
 
 func (x *ResyncProcessorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[5]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +656,7 @@ func (x *ResyncProcessorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncProcessorRequest.ProtoReflect.Descriptor instead.
 func (*ResyncProcessorRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResyncProcessorRequest) GetProcessor() string {
@@ -607,7 +682,7 @@ type ResyncProcessorResponse struct {
 
 func (x *ResyncProcessorResponse) Reset() {
 	*x = ResyncProcessorResponse{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[6]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +694,7 @@ func (x *ResyncProcessorResponse) String() string {
 func (*ResyncProcessorResponse) ProtoMessage() {}
 
 func (x *ResyncProcessorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[6]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +707,7 @@ func (x *ResyncProcessorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncProcessorResponse.ProtoReflect.Descriptor instead.
 func (*ResyncProcessorResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResyncProcessorResponse) GetStatus() ResyncStatus {
@@ -656,7 +731,7 @@ type ListProcessorEventsRequest struct {
 
 func (x *ListProcessorEventsRequest) Reset() {
 	*x = ListProcessorEventsRequest{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[7]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +743,7 @@ func (x *ListProcessorEventsRequest) String() string {
 func (*ListProcessorEventsRequest) ProtoMessage() {}
 
 func (x *ListProcessorEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[7]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +756,7 @@ func (x *ListProcessorEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessorEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessorEventsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListProcessorEventsRequest) GetProcessor() string {
@@ -719,7 +794,7 @@ type ListProcessorEventsResponse struct {
 
 func (x *ListProcessorEventsResponse) Reset() {
 	*x = ListProcessorEventsResponse{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[8]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +806,7 @@ func (x *ListProcessorEventsResponse) String() string {
 func (*ListProcessorEventsResponse) ProtoMessage() {}
 
 func (x *ListProcessorEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[8]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +819,7 @@ func (x *ListProcessorEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessorEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessorEventsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListProcessorEventsResponse) GetData() []*ProcessorEvent {
@@ -796,7 +871,7 @@ type ProcessorEvent struct {
 
 func (x *ProcessorEvent) Reset() {
 	*x = ProcessorEvent{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[9]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +883,7 @@ func (x *ProcessorEvent) String() string {
 func (*ProcessorEvent) ProtoMessage() {}
 
 func (x *ProcessorEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[9]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +896,7 @@ func (x *ProcessorEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessorEvent.ProtoReflect.Descriptor instead.
 func (*ProcessorEvent) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProcessorEvent) GetId() string {
@@ -880,7 +955,7 @@ type ReceiveProcessorEventRequest struct {
 
 func (x *ReceiveProcessorEventRequest) Reset() {
 	*x = ReceiveProcessorEventRequest{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[10]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +967,7 @@ func (x *ReceiveProcessorEventRequest) String() string {
 func (*ReceiveProcessorEventRequest) ProtoMessage() {}
 
 func (x *ReceiveProcessorEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[10]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +980,7 @@ func (x *ReceiveProcessorEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveProcessorEventRequest.ProtoReflect.Descriptor instead.
 func (*ReceiveProcessorEventRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReceiveProcessorEventRequest) GetProcessor() string {
@@ -938,7 +1013,7 @@ type ReceiveProcessorEventResponse struct {
 
 func (x *ReceiveProcessorEventResponse) Reset() {
 	*x = ReceiveProcessorEventResponse{}
-	mi := &file_affiliate_v1_processor_proto_msgTypes[11]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1025,7 @@ func (x *ReceiveProcessorEventResponse) String() string {
 func (*ReceiveProcessorEventResponse) ProtoMessage() {}
 
 func (x *ReceiveProcessorEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_processor_proto_msgTypes[11]
+	mi := &file_affiliate_v1_processor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1038,7 @@ func (x *ReceiveProcessorEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveProcessorEventResponse.ProtoReflect.Descriptor instead.
 func (*ReceiveProcessorEventResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_processor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReceiveProcessorEventResponse) GetStatus() ReceivedEventStatus {
@@ -977,7 +1052,7 @@ var File_affiliate_v1_processor_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/processor.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x85\x02\n" +
+	"\x1caffiliate/v1/processor.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x85\x02\n" +
 	"\x17ConnectProcessorRequest\x12\x1c\n" +
 	"\tprocessor\x18\x01 \x01(\tR\tprocessor\x125\n" +
 	"\x0erestricted_key\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xff\x01\xa8\xbb\x18\x01R\rrestrictedKey\x122\n" +
@@ -986,7 +1061,15 @@ const file_affiliate_v1_processor_proto_rawDesc = "" +
 	"\x13_create_conversionsB\x16\n" +
 	"\x14_include_out_of_band\"=\n" +
 	"\x1dGetProcessorConnectionRequest\x12\x1c\n" +
-	"\tprocessor\x18\x01 \x01(\tR\tprocessor\":\n" +
+	"\tprocessor\x18\x01 \x01(\tR\tprocessor\"\x94\x02\n" +
+	" UpdateProcessorConnectionRequest\x12\x1c\n" +
+	"\tprocessor\x18\x01 \x01(\tR\tprocessor\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x122\n" +
+	"\x12create_conversions\x18\x03 \x01(\bH\x00R\x11createConversions\x88\x01\x01\x122\n" +
+	"\x13include_out_of_band\x18\x04 \x01(\bH\x01R\x10includeOutOfBand\x88\x01\x01B\x15\n" +
+	"\x13_create_conversionsB\x16\n" +
+	"\x14_include_out_of_band\":\n" +
 	"\x1aDisconnectProcessorRequest\x12\x1c\n" +
 	"\tprocessor\x18\x01 \x01(\tR\tprocessor\"\x1d\n" +
 	"\x1bDisconnectProcessorResponse\"\xc0\x05\n" +
@@ -1061,10 +1144,11 @@ const file_affiliate_v1_processor_proto_rawDesc = "" +
 	"\x13ReceivedEventStatus\x12%\n" +
 	"!RECEIVED_EVENT_STATUS_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eRECEIVED_EVENT_STATUS_RECEIVED\x10\x01\x12!\n" +
-	"\x1dRECEIVED_EVENT_STATUS_IGNORED\x10\x022\xa5\a\n" +
+	"\x1dRECEIVED_EVENT_STATUS_IGNORED\x10\x022\xc3\b\n" +
 	"\x10ProcessorService\x12\x89\x01\n" +
 	"\x10ConnectProcessor\x12%.affiliate.v1.ConnectProcessorRequest\x1a!.affiliate.v1.ProcessorConnection\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/integrations/{processor}\x12\x92\x01\n" +
-	"\x16GetProcessorConnection\x12+.affiliate.v1.GetProcessorConnectionRequest\x1a!.affiliate.v1.ProcessorConnection\"(\x82\xd3\xe4\x93\x02\"\x12 /api/v1/integrations/{processor}\x12\x94\x01\n" +
+	"\x16GetProcessorConnection\x12+.affiliate.v1.GetProcessorConnectionRequest\x1a!.affiliate.v1.ProcessorConnection\"(\x82\xd3\xe4\x93\x02\"\x12 /api/v1/integrations/{processor}\x12\x9b\x01\n" +
+	"\x19UpdateProcessorConnection\x12..affiliate.v1.UpdateProcessorConnectionRequest\x1a!.affiliate.v1.ProcessorConnection\"+\x82\xd3\xe4\x93\x02%:\x01*2 /api/v1/integrations/{processor}\x12\x94\x01\n" +
 	"\x13DisconnectProcessor\x12(.affiliate.v1.DisconnectProcessorRequest\x1a).affiliate.v1.DisconnectProcessorResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/integrations/{processor}\x12\x92\x01\n" +
 	"\x0fResyncProcessor\x12$.affiliate.v1.ResyncProcessorRequest\x1a%.affiliate.v1.ResyncProcessorResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/integrations/{processor}/resync\x12\x9b\x01\n" +
 	"\x13ListProcessorEvents\x12(.affiliate.v1.ListProcessorEventsRequest\x1a).affiliate.v1.ListProcessorEventsResponse\"/\x82\xd3\xe4\x93\x02)\x12'/api/v1/integrations/{processor}/events\x12\xa5\x01\n" +
@@ -1083,55 +1167,60 @@ func file_affiliate_v1_processor_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_processor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_affiliate_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_affiliate_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_affiliate_v1_processor_proto_goTypes = []any{
-	(ResyncStatus)(0),                     // 0: affiliate.v1.ResyncStatus
-	(ProcessorEventOutcome)(0),            // 1: affiliate.v1.ProcessorEventOutcome
-	(ReceivedEventStatus)(0),              // 2: affiliate.v1.ReceivedEventStatus
-	(*ConnectProcessorRequest)(nil),       // 3: affiliate.v1.ConnectProcessorRequest
-	(*GetProcessorConnectionRequest)(nil), // 4: affiliate.v1.GetProcessorConnectionRequest
-	(*DisconnectProcessorRequest)(nil),    // 5: affiliate.v1.DisconnectProcessorRequest
-	(*DisconnectProcessorResponse)(nil),   // 6: affiliate.v1.DisconnectProcessorResponse
-	(*ProcessorConnection)(nil),           // 7: affiliate.v1.ProcessorConnection
-	(*ResyncProcessorRequest)(nil),        // 8: affiliate.v1.ResyncProcessorRequest
-	(*ResyncProcessorResponse)(nil),       // 9: affiliate.v1.ResyncProcessorResponse
-	(*ListProcessorEventsRequest)(nil),    // 10: affiliate.v1.ListProcessorEventsRequest
-	(*ListProcessorEventsResponse)(nil),   // 11: affiliate.v1.ListProcessorEventsResponse
-	(*ProcessorEvent)(nil),                // 12: affiliate.v1.ProcessorEvent
-	(*ReceiveProcessorEventRequest)(nil),  // 13: affiliate.v1.ReceiveProcessorEventRequest
-	(*ReceiveProcessorEventResponse)(nil), // 14: affiliate.v1.ReceiveProcessorEventResponse
-	(Mode)(0),                             // 15: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil),         // 16: google.protobuf.Timestamp
-	(*httpbody.HttpBody)(nil),             // 17: google.api.HttpBody
+	(ResyncStatus)(0),                        // 0: affiliate.v1.ResyncStatus
+	(ProcessorEventOutcome)(0),               // 1: affiliate.v1.ProcessorEventOutcome
+	(ReceivedEventStatus)(0),                 // 2: affiliate.v1.ReceivedEventStatus
+	(*ConnectProcessorRequest)(nil),          // 3: affiliate.v1.ConnectProcessorRequest
+	(*GetProcessorConnectionRequest)(nil),    // 4: affiliate.v1.GetProcessorConnectionRequest
+	(*UpdateProcessorConnectionRequest)(nil), // 5: affiliate.v1.UpdateProcessorConnectionRequest
+	(*DisconnectProcessorRequest)(nil),       // 6: affiliate.v1.DisconnectProcessorRequest
+	(*DisconnectProcessorResponse)(nil),      // 7: affiliate.v1.DisconnectProcessorResponse
+	(*ProcessorConnection)(nil),              // 8: affiliate.v1.ProcessorConnection
+	(*ResyncProcessorRequest)(nil),           // 9: affiliate.v1.ResyncProcessorRequest
+	(*ResyncProcessorResponse)(nil),          // 10: affiliate.v1.ResyncProcessorResponse
+	(*ListProcessorEventsRequest)(nil),       // 11: affiliate.v1.ListProcessorEventsRequest
+	(*ListProcessorEventsResponse)(nil),      // 12: affiliate.v1.ListProcessorEventsResponse
+	(*ProcessorEvent)(nil),                   // 13: affiliate.v1.ProcessorEvent
+	(*ReceiveProcessorEventRequest)(nil),     // 14: affiliate.v1.ReceiveProcessorEventRequest
+	(*ReceiveProcessorEventResponse)(nil),    // 15: affiliate.v1.ReceiveProcessorEventResponse
+	(*fieldmaskpb.FieldMask)(nil),            // 16: google.protobuf.FieldMask
+	(Mode)(0),                                // 17: affiliate.v1.Mode
+	(*timestamppb.Timestamp)(nil),            // 18: google.protobuf.Timestamp
+	(*httpbody.HttpBody)(nil),                // 19: google.api.HttpBody
 }
 var file_affiliate_v1_processor_proto_depIdxs = []int32{
-	15, // 0: affiliate.v1.ProcessorConnection.mode:type_name -> affiliate.v1.Mode
-	16, // 1: affiliate.v1.ProcessorConnection.last_event_at:type_name -> google.protobuf.Timestamp
-	16, // 2: affiliate.v1.ProcessorConnection.connected_at:type_name -> google.protobuf.Timestamp
-	16, // 3: affiliate.v1.ResyncProcessorRequest.since:type_name -> google.protobuf.Timestamp
-	0,  // 4: affiliate.v1.ResyncProcessorResponse.status:type_name -> affiliate.v1.ResyncStatus
-	12, // 5: affiliate.v1.ListProcessorEventsResponse.data:type_name -> affiliate.v1.ProcessorEvent
-	16, // 6: affiliate.v1.ProcessorEvent.received_at:type_name -> google.protobuf.Timestamp
-	1,  // 7: affiliate.v1.ProcessorEvent.status:type_name -> affiliate.v1.ProcessorEventOutcome
-	17, // 8: affiliate.v1.ReceiveProcessorEventRequest.body:type_name -> google.api.HttpBody
-	2,  // 9: affiliate.v1.ReceiveProcessorEventResponse.status:type_name -> affiliate.v1.ReceivedEventStatus
-	3,  // 10: affiliate.v1.ProcessorService.ConnectProcessor:input_type -> affiliate.v1.ConnectProcessorRequest
-	4,  // 11: affiliate.v1.ProcessorService.GetProcessorConnection:input_type -> affiliate.v1.GetProcessorConnectionRequest
-	5,  // 12: affiliate.v1.ProcessorService.DisconnectProcessor:input_type -> affiliate.v1.DisconnectProcessorRequest
-	8,  // 13: affiliate.v1.ProcessorService.ResyncProcessor:input_type -> affiliate.v1.ResyncProcessorRequest
-	10, // 14: affiliate.v1.ProcessorService.ListProcessorEvents:input_type -> affiliate.v1.ListProcessorEventsRequest
-	13, // 15: affiliate.v1.ProcessorService.ReceiveProcessorEvent:input_type -> affiliate.v1.ReceiveProcessorEventRequest
-	7,  // 16: affiliate.v1.ProcessorService.ConnectProcessor:output_type -> affiliate.v1.ProcessorConnection
-	7,  // 17: affiliate.v1.ProcessorService.GetProcessorConnection:output_type -> affiliate.v1.ProcessorConnection
-	6,  // 18: affiliate.v1.ProcessorService.DisconnectProcessor:output_type -> affiliate.v1.DisconnectProcessorResponse
-	9,  // 19: affiliate.v1.ProcessorService.ResyncProcessor:output_type -> affiliate.v1.ResyncProcessorResponse
-	11, // 20: affiliate.v1.ProcessorService.ListProcessorEvents:output_type -> affiliate.v1.ListProcessorEventsResponse
-	14, // 21: affiliate.v1.ProcessorService.ReceiveProcessorEvent:output_type -> affiliate.v1.ReceiveProcessorEventResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	16, // 0: affiliate.v1.UpdateProcessorConnectionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	17, // 1: affiliate.v1.ProcessorConnection.mode:type_name -> affiliate.v1.Mode
+	18, // 2: affiliate.v1.ProcessorConnection.last_event_at:type_name -> google.protobuf.Timestamp
+	18, // 3: affiliate.v1.ProcessorConnection.connected_at:type_name -> google.protobuf.Timestamp
+	18, // 4: affiliate.v1.ResyncProcessorRequest.since:type_name -> google.protobuf.Timestamp
+	0,  // 5: affiliate.v1.ResyncProcessorResponse.status:type_name -> affiliate.v1.ResyncStatus
+	13, // 6: affiliate.v1.ListProcessorEventsResponse.data:type_name -> affiliate.v1.ProcessorEvent
+	18, // 7: affiliate.v1.ProcessorEvent.received_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: affiliate.v1.ProcessorEvent.status:type_name -> affiliate.v1.ProcessorEventOutcome
+	19, // 9: affiliate.v1.ReceiveProcessorEventRequest.body:type_name -> google.api.HttpBody
+	2,  // 10: affiliate.v1.ReceiveProcessorEventResponse.status:type_name -> affiliate.v1.ReceivedEventStatus
+	3,  // 11: affiliate.v1.ProcessorService.ConnectProcessor:input_type -> affiliate.v1.ConnectProcessorRequest
+	4,  // 12: affiliate.v1.ProcessorService.GetProcessorConnection:input_type -> affiliate.v1.GetProcessorConnectionRequest
+	5,  // 13: affiliate.v1.ProcessorService.UpdateProcessorConnection:input_type -> affiliate.v1.UpdateProcessorConnectionRequest
+	6,  // 14: affiliate.v1.ProcessorService.DisconnectProcessor:input_type -> affiliate.v1.DisconnectProcessorRequest
+	9,  // 15: affiliate.v1.ProcessorService.ResyncProcessor:input_type -> affiliate.v1.ResyncProcessorRequest
+	11, // 16: affiliate.v1.ProcessorService.ListProcessorEvents:input_type -> affiliate.v1.ListProcessorEventsRequest
+	14, // 17: affiliate.v1.ProcessorService.ReceiveProcessorEvent:input_type -> affiliate.v1.ReceiveProcessorEventRequest
+	8,  // 18: affiliate.v1.ProcessorService.ConnectProcessor:output_type -> affiliate.v1.ProcessorConnection
+	8,  // 19: affiliate.v1.ProcessorService.GetProcessorConnection:output_type -> affiliate.v1.ProcessorConnection
+	8,  // 20: affiliate.v1.ProcessorService.UpdateProcessorConnection:output_type -> affiliate.v1.ProcessorConnection
+	7,  // 21: affiliate.v1.ProcessorService.DisconnectProcessor:output_type -> affiliate.v1.DisconnectProcessorResponse
+	10, // 22: affiliate.v1.ProcessorService.ResyncProcessor:output_type -> affiliate.v1.ResyncProcessorResponse
+	12, // 23: affiliate.v1.ProcessorService.ListProcessorEvents:output_type -> affiliate.v1.ListProcessorEventsResponse
+	15, // 24: affiliate.v1.ProcessorService.ReceiveProcessorEvent:output_type -> affiliate.v1.ReceiveProcessorEventResponse
+	18, // [18:25] is the sub-list for method output_type
+	11, // [11:18] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_processor_proto_init() }
@@ -1142,16 +1231,17 @@ func file_affiliate_v1_processor_proto_init() {
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_processor_proto_msgTypes[0].OneofWrappers = []any{}
-	file_affiliate_v1_processor_proto_msgTypes[4].OneofWrappers = []any{}
-	file_affiliate_v1_processor_proto_msgTypes[7].OneofWrappers = []any{}
-	file_affiliate_v1_processor_proto_msgTypes[9].OneofWrappers = []any{}
+	file_affiliate_v1_processor_proto_msgTypes[2].OneofWrappers = []any{}
+	file_affiliate_v1_processor_proto_msgTypes[5].OneofWrappers = []any{}
+	file_affiliate_v1_processor_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_processor_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_processor_proto_rawDesc), len(file_affiliate_v1_processor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

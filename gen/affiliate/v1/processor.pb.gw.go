@@ -119,6 +119,51 @@ func local_request_ProcessorService_GetProcessorConnection_0(ctx context.Context
 	return msg, metadata, err
 }
 
+func request_ProcessorService_UpdateProcessorConnection_0(ctx context.Context, marshaler runtime.Marshaler, client ProcessorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq UpdateProcessorConnectionRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["processor"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "processor")
+	}
+	protoReq.Processor, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "processor", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.UpdateProcessorConnection(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_ProcessorService_UpdateProcessorConnection_0(ctx context.Context, marshaler runtime.Marshaler, server ProcessorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq UpdateProcessorConnectionRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["processor"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "processor")
+	}
+	protoReq.Processor, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "processor", err)
+	}
+	msg, err := server.UpdateProcessorConnection(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_ProcessorService_DisconnectProcessor_0(ctx context.Context, marshaler runtime.Marshaler, client ProcessorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq DisconnectProcessorRequest
@@ -363,6 +408,26 @@ func RegisterProcessorServiceHandlerServer(ctx context.Context, mux *runtime.Ser
 		}
 		forward_ProcessorService_GetProcessorConnection_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPatch, pattern_ProcessorService_UpdateProcessorConnection_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.ProcessorService/UpdateProcessorConnection", runtime.WithHTTPPathPattern("/api/v1/integrations/{processor}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_ProcessorService_UpdateProcessorConnection_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ProcessorService_UpdateProcessorConnection_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodDelete, pattern_ProcessorService_DisconnectProcessor_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -517,6 +582,23 @@ func RegisterProcessorServiceHandlerClient(ctx context.Context, mux *runtime.Ser
 		}
 		forward_ProcessorService_GetProcessorConnection_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPatch, pattern_ProcessorService_UpdateProcessorConnection_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.ProcessorService/UpdateProcessorConnection", runtime.WithHTTPPathPattern("/api/v1/integrations/{processor}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_ProcessorService_UpdateProcessorConnection_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ProcessorService_UpdateProcessorConnection_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodDelete, pattern_ProcessorService_DisconnectProcessor_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -589,19 +671,21 @@ func RegisterProcessorServiceHandlerClient(ctx context.Context, mux *runtime.Ser
 }
 
 var (
-	pattern_ProcessorService_ConnectProcessor_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
-	pattern_ProcessorService_GetProcessorConnection_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
-	pattern_ProcessorService_DisconnectProcessor_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
-	pattern_ProcessorService_ResyncProcessor_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "integrations", "processor", "resync"}, ""))
-	pattern_ProcessorService_ListProcessorEvents_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "integrations", "processor", "events"}, ""))
-	pattern_ProcessorService_ReceiveProcessorEvent_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 1, 0, 4, 1, 5, 1, 1, 0, 4, 1, 5, 2}, []string{"webhooks", "processor", "connection_id"}, ""))
+	pattern_ProcessorService_ConnectProcessor_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
+	pattern_ProcessorService_GetProcessorConnection_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
+	pattern_ProcessorService_UpdateProcessorConnection_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
+	pattern_ProcessorService_DisconnectProcessor_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "integrations", "processor"}, ""))
+	pattern_ProcessorService_ResyncProcessor_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "integrations", "processor", "resync"}, ""))
+	pattern_ProcessorService_ListProcessorEvents_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "integrations", "processor", "events"}, ""))
+	pattern_ProcessorService_ReceiveProcessorEvent_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 1, 0, 4, 1, 5, 1, 1, 0, 4, 1, 5, 2}, []string{"webhooks", "processor", "connection_id"}, ""))
 )
 
 var (
-	forward_ProcessorService_ConnectProcessor_0       = runtime.ForwardResponseMessage
-	forward_ProcessorService_GetProcessorConnection_0 = runtime.ForwardResponseMessage
-	forward_ProcessorService_DisconnectProcessor_0    = runtime.ForwardResponseMessage
-	forward_ProcessorService_ResyncProcessor_0        = runtime.ForwardResponseMessage
-	forward_ProcessorService_ListProcessorEvents_0    = runtime.ForwardResponseMessage
-	forward_ProcessorService_ReceiveProcessorEvent_0  = runtime.ForwardResponseMessage
+	forward_ProcessorService_ConnectProcessor_0          = runtime.ForwardResponseMessage
+	forward_ProcessorService_GetProcessorConnection_0    = runtime.ForwardResponseMessage
+	forward_ProcessorService_UpdateProcessorConnection_0 = runtime.ForwardResponseMessage
+	forward_ProcessorService_DisconnectProcessor_0       = runtime.ForwardResponseMessage
+	forward_ProcessorService_ResyncProcessor_0           = runtime.ForwardResponseMessage
+	forward_ProcessorService_ListProcessorEvents_0       = runtime.ForwardResponseMessage
+	forward_ProcessorService_ReceiveProcessorEvent_0     = runtime.ForwardResponseMessage
 )

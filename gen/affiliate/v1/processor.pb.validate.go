@@ -263,6 +263,150 @@ var _ interface {
 	ErrorName() string
 } = GetProcessorConnectionRequestValidationError{}
 
+// Validate checks the field values on UpdateProcessorConnectionRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the first error encountered is returned, or nil if there are
+// no violations.
+func (m *UpdateProcessorConnectionRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on UpdateProcessorConnectionRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// UpdateProcessorConnectionRequestMultiError, or nil if none found.
+func (m *UpdateProcessorConnectionRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *UpdateProcessorConnectionRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Processor
+
+	if all {
+		switch v := interface{}(m.GetUpdateMask()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateProcessorConnectionRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateProcessorConnectionRequestValidationError{
+					field:  "UpdateMask",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetUpdateMask()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateProcessorConnectionRequestValidationError{
+				field:  "UpdateMask",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if m.CreateConversions != nil {
+		// no validation rules for CreateConversions
+	}
+
+	if m.IncludeOutOfBand != nil {
+		// no validation rules for IncludeOutOfBand
+	}
+
+	if len(errors) > 0 {
+		return UpdateProcessorConnectionRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// UpdateProcessorConnectionRequestMultiError is an error wrapping multiple
+// validation errors returned by
+// UpdateProcessorConnectionRequest.ValidateAll() if the designated
+// constraints aren't met.
+type UpdateProcessorConnectionRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m UpdateProcessorConnectionRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m UpdateProcessorConnectionRequestMultiError) AllErrors() []error { return m }
+
+// UpdateProcessorConnectionRequestValidationError is the validation error
+// returned by UpdateProcessorConnectionRequest.Validate if the designated
+// constraints aren't met.
+type UpdateProcessorConnectionRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e UpdateProcessorConnectionRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e UpdateProcessorConnectionRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e UpdateProcessorConnectionRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e UpdateProcessorConnectionRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e UpdateProcessorConnectionRequestValidationError) ErrorName() string {
+	return "UpdateProcessorConnectionRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e UpdateProcessorConnectionRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sUpdateProcessorConnectionRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = UpdateProcessorConnectionRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = UpdateProcessorConnectionRequestValidationError{}
+
 // Validate checks the field values on DisconnectProcessorRequest with the
 // rules defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -19,12 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ProcessorService_ConnectProcessor_FullMethodName       = "/affiliate.v1.ProcessorService/ConnectProcessor"
-	ProcessorService_GetProcessorConnection_FullMethodName = "/affiliate.v1.ProcessorService/GetProcessorConnection"
-	ProcessorService_DisconnectProcessor_FullMethodName    = "/affiliate.v1.ProcessorService/DisconnectProcessor"
-	ProcessorService_ResyncProcessor_FullMethodName        = "/affiliate.v1.ProcessorService/ResyncProcessor"
-	ProcessorService_ListProcessorEvents_FullMethodName    = "/affiliate.v1.ProcessorService/ListProcessorEvents"
-	ProcessorService_ReceiveProcessorEvent_FullMethodName  = "/affiliate.v1.ProcessorService/ReceiveProcessorEvent"
+	ProcessorService_ConnectProcessor_FullMethodName          = "/affiliate.v1.ProcessorService/ConnectProcessor"
+	ProcessorService_GetProcessorConnection_FullMethodName    = "/affiliate.v1.ProcessorService/GetProcessorConnection"
+	ProcessorService_UpdateProcessorConnection_FullMethodName = "/affiliate.v1.ProcessorService/UpdateProcessorConnection"
+	ProcessorService_DisconnectProcessor_FullMethodName       = "/affiliate.v1.ProcessorService/DisconnectProcessor"
+	ProcessorService_ResyncProcessor_FullMethodName           = "/affiliate.v1.ProcessorService/ResyncProcessor"
+	ProcessorService_ListProcessorEvents_FullMethodName       = "/affiliate.v1.ProcessorService/ListProcessorEvents"
+	ProcessorService_ReceiveProcessorEvent_FullMethodName     = "/affiliate.v1.ProcessorService/ReceiveProcessorEvent"
 )
 
 // ProcessorServiceClient is the client API for ProcessorService service.
@@ -56,6 +57,12 @@ type ProcessorServiceClient interface {
 	// GetProcessorConnection returns the state of the connection. Without a connection,
 	// `connected` is false.
 	GetProcessorConnection(ctx context.Context, in *GetProcessorConnectionRequest, opts ...grpc.CallOption) (*ProcessorConnection, error)
+	// UpdateProcessorConnection changes the given options of the connection. An option that is
+	// absent keeps its value, and null sets its default. The options apply to events that are
+	// applied from then on.
+	//
+	// Errors: NOT_FOUND if there is no connection.
+	UpdateProcessorConnection(ctx context.Context, in *UpdateProcessorConnectionRequest, opts ...grpc.CallOption) (*ProcessorConnection, error)
 	// DisconnectProcessor ends the connection. Events are no longer accepted, and the webhook
 	// endpoint in the account is deleted soon after. Conversions and commissions stay.
 	DisconnectProcessor(ctx context.Context, in *DisconnectProcessorRequest, opts ...grpc.CallOption) (*DisconnectProcessorResponse, error)
@@ -98,6 +105,16 @@ func (c *processorServiceClient) GetProcessorConnection(ctx context.Context, in 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ProcessorConnection)
 	err := c.cc.Invoke(ctx, ProcessorService_GetProcessorConnection_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *processorServiceClient) UpdateProcessorConnection(ctx context.Context, in *UpdateProcessorConnectionRequest, opts ...grpc.CallOption) (*ProcessorConnection, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProcessorConnection)
+	err := c.cc.Invoke(ctx, ProcessorService_UpdateProcessorConnection_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +190,12 @@ type ProcessorServiceServer interface {
 	// GetProcessorConnection returns the state of the connection. Without a connection,
 	// `connected` is false.
 	GetProcessorConnection(context.Context, *GetProcessorConnectionRequest) (*ProcessorConnection, error)
+	// UpdateProcessorConnection changes the given options of the connection. An option that is
+	// absent keeps its value, and null sets its default. The options apply to events that are
+	// applied from then on.
+	//
+	// Errors: NOT_FOUND if there is no connection.
+	UpdateProcessorConnection(context.Context, *UpdateProcessorConnectionRequest) (*ProcessorConnection, error)
 	// DisconnectProcessor ends the connection. Events are no longer accepted, and the webhook
 	// endpoint in the account is deleted soon after. Conversions and commissions stay.
 	DisconnectProcessor(context.Context, *DisconnectProcessorRequest) (*DisconnectProcessorResponse, error)
@@ -206,6 +229,9 @@ func (UnimplementedProcessorServiceServer) ConnectProcessor(context.Context, *Co
 }
 func (UnimplementedProcessorServiceServer) GetProcessorConnection(context.Context, *GetProcessorConnectionRequest) (*ProcessorConnection, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetProcessorConnection not implemented")
+}
+func (UnimplementedProcessorServiceServer) UpdateProcessorConnection(context.Context, *UpdateProcessorConnectionRequest) (*ProcessorConnection, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateProcessorConnection not implemented")
 }
 func (UnimplementedProcessorServiceServer) DisconnectProcessor(context.Context, *DisconnectProcessorRequest) (*DisconnectProcessorResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DisconnectProcessor not implemented")
@@ -272,6 +298,24 @@ func _ProcessorService_GetProcessorConnection_Handler(srv interface{}, ctx conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ProcessorServiceServer).GetProcessorConnection(ctx, req.(*GetProcessorConnectionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProcessorService_UpdateProcessorConnection_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateProcessorConnectionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProcessorServiceServer).UpdateProcessorConnection(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProcessorService_UpdateProcessorConnection_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProcessorServiceServer).UpdateProcessorConnection(ctx, req.(*UpdateProcessorConnectionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -362,6 +406,10 @@ var ProcessorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetProcessorConnection",
 			Handler:    _ProcessorService_GetProcessorConnection_Handler,
+		},
+		{
+			MethodName: "UpdateProcessorConnection",
+			Handler:    _ProcessorService_UpdateProcessorConnection_Handler,
 		},
 		{
 			MethodName: "DisconnectProcessor",

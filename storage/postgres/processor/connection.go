@@ -104,6 +104,12 @@ func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProce
 	return err
 }
 
+// SetOptions stores the options of a locked connection.
+func SetOptions(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
+	const set = `update processor_connections set create_conversions = $4, include_out_of_band = $5, updated_at = $6 where workspace_id = $1 and mode = $2 and id = $3`
+	return postgres.Exec(ctx, tx, set, c.Workspace, c.Mode, c.ID, c.CreateConversions, c.IncludeOutOfBand, c.UpdatedAt)
+}
+
 // SetResync stores which resync of a locked connection is running.
 func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`

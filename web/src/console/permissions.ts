@@ -187,6 +187,7 @@ export const operations = {
   UpdateMerchantAccount: "read dashboards",
   UpdateNotificationPreferences: "read dashboards",
   UpdateParticipant: "programmes, partners, links, codes",
+  UpdateProcessorConnection: "webhooks, API keys, processor",
   UpdateProgram: "programmes, partners, links, codes",
   UpdatePromoCode: "programmes, partners, links, codes",
   UpdateWebhook: "webhooks, API keys, processor",
