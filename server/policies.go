@@ -293,7 +293,8 @@ var policies = completed(map[string]Policy{
 	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName: {
 		Accept: merchants, Action: exportPersonal, WorkspaceZone: ZoneBuyerErasure, ServiceMode: affiliate.ModeLive, AcceptsKey: true,
 	},
-	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: {Accept: merchants, Action: exportPersonal},
+	affiliatev1.BuyerErasureService_ListBuyerErasures_FullMethodName: {Accept: merchants, Action: exportPersonal},
+	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName:   {Accept: merchants, Action: exportPersonal},
 
 	affiliatev1.SearchService_Search_FullMethodName: {Accept: merchants, Action: readDashboards},
 

@@ -85,6 +85,14 @@ type BuyerErasure struct {
 	RequestedAt time.Time
 }
 
+// ListedBuyerErasure is an erasure in the list of a workspace.
+type ListedBuyerErasure struct {
+	ID         BuyerErasureID
+	Status     BuyerErasureStatus
+	CreatedAt  time.Time
+	FinishedAt *time.Time // nil while it is processing
+}
+
 // Until returns the time up to which the erasure covers conversions and events. Without a limit,
 // the erasure of an address that a shop reports for all its guests would not end. A conversion that
 // was reported before the request can have a time up to MaxConversionLead after the request.

@@ -323,7 +323,8 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName: {
 		affiliate.ReasonFeatureDisabled, affiliate.ReasonConfirmationInvalid, affiliate.ReasonActiveOperationConflict,
 	},
-	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: {affiliate.ReasonFeatureDisabled, affiliate.ReasonOperationNotFound},
+	affiliatev1.BuyerErasureService_ListBuyerErasures_FullMethodName: {affiliate.ReasonFeatureDisabled},
+	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName:   {affiliate.ReasonFeatureDisabled, affiliate.ReasonOperationNotFound},
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {
 		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,

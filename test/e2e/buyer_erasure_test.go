@@ -115,7 +115,12 @@ func testBuyerErasureRequests(t *testing.T, sys *system) {
 	again.wantStatus(http.StatusAccepted).wantFields(object{"operationId": first.text("operationId"), "state": "processing"})
 	post(key, confirmed(object{"customerId": email})).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 
+	list := owner.get(t, buyerErasurePath).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.operationId": first.text("operationId")})
+	if strings.Contains(strings.ToLower(list.body), email) {
+		t.Errorf("the list names the buyer: %s", list.body)
+	}
 	other := sys.newMerchant(t)
+	other.get(t, buyerErasurePath).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	other.get(t, buyerErasurePath+"/"+first.text("operationId")).wantOutcome(noOperation)
 	owner.get(t, buyerErasurePath+"/x").wantOutcome(noOperation)
 

@@ -258,6 +258,7 @@ func (c *referenceCalls) buyerErasure() {
 		return nil
 	})
 	c.call(c.merchant, "GET", path, nil)
+	c.call(c.merchant, "GET", buyerErasurePath, nil)
 }
 
 // mails reads the notification log and sends a message of the mail provider.

@@ -379,6 +379,7 @@ var routeRules = map[string]rule{
 	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
 
 	"EraseBuyer":           {accepts: merchants, permission: exportPersonal, allowedOutcome: noKey, sharedByModes: true, tokenMode: "live"},
+	"ListBuyerErasures":    {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
 	"GetBuyerErasure":      {accepts: merchants, permission: exportPersonal, allowedOutcome: noOperation, sharedByModes: true},
 	"EraseParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: unconfirmed, foreignOutcome: accessDenied, body: confirmed},
 	"ErasePartnerAccount":  {accepts: partners, allowedOutcome: unconfirmed},

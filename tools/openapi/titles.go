@@ -131,6 +131,7 @@ var titles = map[string]string{
 	"listProcessorEvents":                  "List the events of a payment processor",
 	"receiveProcessorEvent":                "Receive an event of a payment processor",
 	"eraseBuyer":                           "Erase a buyer",
+	"listBuyerErasures":                    "List the erasures of buyers",
 	"getBuyerErasure":                      "Get the erasure of a buyer",
 	"listNotificationLog":                  "List the notification log",
 	"getNotificationLogEntry":              "Get an entry of the notification log",

@@ -2347,7 +2347,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List the erasures of buyers
+         * @description Returns the erasures of the workspace, newest first. Like GetBuyerErasure, it
+         *     neither names a buyer nor says whether data was found. An erasure that has ended is listed for
+         *     30 days.
+         *
+         *     Errors: FEATURE_DISABLED if the operator has disabled the erasure of buyers.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listBuyerErasures"];
         put?: never;
         /**
          * Erase a buyer
@@ -10288,6 +10298,30 @@ export interface components {
              */
             pageSize: number;
         };
+        ListBuyerErasuresResponse: {
+            data: components["schemas"]["ListedBuyerErasure"][];
+            /**
+             * Format: int64
+             * @description The number of erasures on all pages, exact up to 100,000. If there are more, it is
+             *     100,000 and the response has the header `Total-Capped: true`.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
+        };
         ListCommissionsResponse: {
             data: components["schemas"]["CommissionListItem"][];
             /**
@@ -10996,6 +11030,25 @@ export interface components {
              * @description The number of records per page.
              */
             pageSize: number;
+        };
+        /** @description ListedBuyerErasure is an erasure in the list. */
+        ListedBuyerErasure: {
+            operationId: string;
+            /**
+             * @description `processing`, `done` or `failed`.
+             * @enum {string|null}
+             */
+            status: "processing" | "done" | "failed" | null;
+            /**
+             * Format: date-time
+             * @description When the first request for the erasure arrived.
+             */
+            createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the erasure ended. Null while it is processing.
+             */
+            finishedAt: string | null;
         };
         LoginRequest: {
             /** @description The e-mail address of the account. Case is ignored. */
@@ -23725,6 +23778,58 @@ export interface operations {
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listBuyerErasures: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *           "status": "done",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "finishedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "pageSize": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListBuyerErasuresResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["FEATURE_DISABLED-SERVICE_UNAVAILABLE"];
         };
     };
     eraseBuyer: {

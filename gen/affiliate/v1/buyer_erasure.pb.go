@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -282,6 +283,204 @@ func (x *BuyerErasure) GetState() BuyerErasureStatus {
 	return BuyerErasureStatus_BUYER_ERASURE_STATUS_UNSPECIFIED
 }
 
+type ListBuyerErasuresRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBuyerErasuresRequest) Reset() {
+	*x = ListBuyerErasuresRequest{}
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBuyerErasuresRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBuyerErasuresRequest) ProtoMessage() {}
+
+func (x *ListBuyerErasuresRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBuyerErasuresRequest.ProtoReflect.Descriptor instead.
+func (*ListBuyerErasuresRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListBuyerErasuresRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListBuyerErasuresRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListBuyerErasuresResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*ListedBuyerErasure  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of erasures on all pages, exact up to 100,000. If there are more, it is
+	// 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBuyerErasuresResponse) Reset() {
+	*x = ListBuyerErasuresResponse{}
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBuyerErasuresResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBuyerErasuresResponse) ProtoMessage() {}
+
+func (x *ListBuyerErasuresResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBuyerErasuresResponse.ProtoReflect.Descriptor instead.
+func (*ListBuyerErasuresResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListBuyerErasuresResponse) GetData() []*ListedBuyerErasure {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListBuyerErasuresResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListBuyerErasuresResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListBuyerErasuresResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// ListedBuyerErasure is an erasure in the list.
+type ListedBuyerErasure struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// `processing`, `done` or `failed`.
+	Status BuyerErasureStatus `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.BuyerErasureStatus" json:"status,omitempty"`
+	// When the first request for the erasure arrived.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When the erasure ended. Null while it is processing.
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedBuyerErasure) Reset() {
+	*x = ListedBuyerErasure{}
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedBuyerErasure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedBuyerErasure) ProtoMessage() {}
+
+func (x *ListedBuyerErasure) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedBuyerErasure.ProtoReflect.Descriptor instead.
+func (*ListedBuyerErasure) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListedBuyerErasure) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ListedBuyerErasure) GetStatus() BuyerErasureStatus {
+	if x != nil {
+		return x.Status
+	}
+	return BuyerErasureStatus_BUYER_ERASURE_STATUS_UNSPECIFIED
+}
+
+func (x *ListedBuyerErasure) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ListedBuyerErasure) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
 type GetBuyerErasureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OperationId   string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
@@ -291,7 +490,7 @@ type GetBuyerErasureRequest struct {
 
 func (x *GetBuyerErasureRequest) Reset() {
 	*x = GetBuyerErasureRequest{}
-	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[3]
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +502,7 @@ func (x *GetBuyerErasureRequest) String() string {
 func (*GetBuyerErasureRequest) ProtoMessage() {}
 
 func (x *GetBuyerErasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[3]
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +515,7 @@ func (x *GetBuyerErasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuyerErasureRequest.ProtoReflect.Descriptor instead.
 func (*GetBuyerErasureRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetBuyerErasureRequest) GetOperationId() string {
@@ -338,7 +537,7 @@ type BuyerErasureState struct {
 
 func (x *BuyerErasureState) Reset() {
 	*x = BuyerErasureState{}
-	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[4]
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -350,7 +549,7 @@ func (x *BuyerErasureState) String() string {
 func (*BuyerErasureState) ProtoMessage() {}
 
 func (x *BuyerErasureState) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[4]
+	mi := &file_affiliate_v1_buyer_erasure_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -363,7 +562,7 @@ func (x *BuyerErasureState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuyerErasureState.ProtoReflect.Descriptor instead.
 func (*BuyerErasureState) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_buyer_erasure_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BuyerErasureState) GetOperationId() string {
@@ -384,7 +583,7 @@ var File_affiliate_v1_buyer_erasure_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_buyer_erasure_proto_rawDesc = "" +
 	"\n" +
-	" affiliate/v1/buyer_erasure.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x17validate/validate.proto\"\x95\x02\n" +
+	" affiliate/v1/buyer_erasure.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x95\x02\n" +
 	"\x11EraseBuyerRequest\x12-\n" +
 	"\fconfirmation\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\fconfirmation\x88\x01\x01\x12#\n" +
 	"\aconfirm\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01H\x01R\aconfirm\x88\x01\x01\x12:\n" +
@@ -406,7 +605,25 @@ const file_affiliate_v1_buyer_erasure_proto_rawDesc = "" +
 	"\x16_processor_customer_id\"i\n" +
 	"\fBuyerErasure\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x126\n" +
-	"\x05state\x18\x02 \x01(\x0e2 .affiliate.v1.BuyerErasureStatusR\x05state\";\n" +
+	"\x05state\x18\x02 \x01(\x0e2 .affiliate.v1.BuyerErasureStatusR\x05state\"\x80\x01\n" +
+	"\x18ListBuyerErasuresRequest\x12 \n" +
+	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x91\x01\n" +
+	"\x19ListBuyerErasuresResponse\x124\n" +
+	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.ListedBuyerErasureR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xe9\x01\n" +
+	"\x12ListedBuyerErasure\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x128\n" +
+	"\x06status\x18\x02 \x01(\x0e2 .affiliate.v1.BuyerErasureStatusR\x06status\x129\n" +
+	"\n" +
+	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
+	"\vfinished_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\";\n" +
 	"\x16GetBuyerErasureRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\"p\n" +
 	"\x11BuyerErasureState\x12!\n" +
@@ -416,10 +633,11 @@ const file_affiliate_v1_buyer_erasure_proto_rawDesc = "" +
 	" BUYER_ERASURE_STATUS_UNSPECIFIED\x10\x00\x12#\n" +
 	"\x1fBUYER_ERASURE_STATUS_PROCESSING\x10\x01\x12\x1d\n" +
 	"\x19BUYER_ERASURE_STATUS_DONE\x10\x02\x12\x1f\n" +
-	"\x1bBUYER_ERASURE_STATUS_FAILED\x10\x032\xa7\x02\n" +
+	"\x1bBUYER_ERASURE_STATUS_FAILED\x10\x032\xbb\x03\n" +
 	"\x13BuyerErasureService\x12y\n" +
 	"\n" +
-	"EraseBuyer\x12\x1f.affiliate.v1.EraseBuyerRequest\x1a\x1a.affiliate.v1.BuyerErasure\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/merchant/gdpr/buyer-erasure\x12\x94\x01\n" +
+	"EraseBuyer\x12\x1f.affiliate.v1.EraseBuyerRequest\x1a\x1a.affiliate.v1.BuyerErasure\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/merchant/gdpr/buyer-erasure\x12\x91\x01\n" +
+	"\x11ListBuyerErasures\x12&.affiliate.v1.ListBuyerErasuresRequest\x1a'.affiliate.v1.ListBuyerErasuresResponse\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/merchant/gdpr/buyer-erasure\x12\x94\x01\n" +
 	"\x0fGetBuyerErasure\x12$.affiliate.v1.GetBuyerErasureRequest\x1a\x1f.affiliate.v1.BuyerErasureState\":\x82\xd3\xe4\x93\x024\x122/api/v1/merchant/gdpr/buyer-erasure/{operation_id}B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -435,28 +653,38 @@ func file_affiliate_v1_buyer_erasure_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_buyer_erasure_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_buyer_erasure_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_affiliate_v1_buyer_erasure_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_affiliate_v1_buyer_erasure_proto_goTypes = []any{
-	(BuyerErasureStatus)(0),        // 0: affiliate.v1.BuyerErasureStatus
-	(*EraseBuyerRequest)(nil),      // 1: affiliate.v1.EraseBuyerRequest
-	(*BuyerIdentity)(nil),          // 2: affiliate.v1.BuyerIdentity
-	(*BuyerErasure)(nil),           // 3: affiliate.v1.BuyerErasure
-	(*GetBuyerErasureRequest)(nil), // 4: affiliate.v1.GetBuyerErasureRequest
-	(*BuyerErasureState)(nil),      // 5: affiliate.v1.BuyerErasureState
+	(BuyerErasureStatus)(0),           // 0: affiliate.v1.BuyerErasureStatus
+	(*EraseBuyerRequest)(nil),         // 1: affiliate.v1.EraseBuyerRequest
+	(*BuyerIdentity)(nil),             // 2: affiliate.v1.BuyerIdentity
+	(*BuyerErasure)(nil),              // 3: affiliate.v1.BuyerErasure
+	(*ListBuyerErasuresRequest)(nil),  // 4: affiliate.v1.ListBuyerErasuresRequest
+	(*ListBuyerErasuresResponse)(nil), // 5: affiliate.v1.ListBuyerErasuresResponse
+	(*ListedBuyerErasure)(nil),        // 6: affiliate.v1.ListedBuyerErasure
+	(*GetBuyerErasureRequest)(nil),    // 7: affiliate.v1.GetBuyerErasureRequest
+	(*BuyerErasureState)(nil),         // 8: affiliate.v1.BuyerErasureState
+	(*timestamppb.Timestamp)(nil),     // 9: google.protobuf.Timestamp
 }
 var file_affiliate_v1_buyer_erasure_proto_depIdxs = []int32{
-	2, // 0: affiliate.v1.EraseBuyerRequest.buyer:type_name -> affiliate.v1.BuyerIdentity
-	0, // 1: affiliate.v1.BuyerErasure.state:type_name -> affiliate.v1.BuyerErasureStatus
-	0, // 2: affiliate.v1.BuyerErasureState.status:type_name -> affiliate.v1.BuyerErasureStatus
-	1, // 3: affiliate.v1.BuyerErasureService.EraseBuyer:input_type -> affiliate.v1.EraseBuyerRequest
-	4, // 4: affiliate.v1.BuyerErasureService.GetBuyerErasure:input_type -> affiliate.v1.GetBuyerErasureRequest
-	3, // 5: affiliate.v1.BuyerErasureService.EraseBuyer:output_type -> affiliate.v1.BuyerErasure
-	5, // 6: affiliate.v1.BuyerErasureService.GetBuyerErasure:output_type -> affiliate.v1.BuyerErasureState
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2,  // 0: affiliate.v1.EraseBuyerRequest.buyer:type_name -> affiliate.v1.BuyerIdentity
+	0,  // 1: affiliate.v1.BuyerErasure.state:type_name -> affiliate.v1.BuyerErasureStatus
+	6,  // 2: affiliate.v1.ListBuyerErasuresResponse.data:type_name -> affiliate.v1.ListedBuyerErasure
+	0,  // 3: affiliate.v1.ListedBuyerErasure.status:type_name -> affiliate.v1.BuyerErasureStatus
+	9,  // 4: affiliate.v1.ListedBuyerErasure.created_at:type_name -> google.protobuf.Timestamp
+	9,  // 5: affiliate.v1.ListedBuyerErasure.finished_at:type_name -> google.protobuf.Timestamp
+	0,  // 6: affiliate.v1.BuyerErasureState.status:type_name -> affiliate.v1.BuyerErasureStatus
+	1,  // 7: affiliate.v1.BuyerErasureService.EraseBuyer:input_type -> affiliate.v1.EraseBuyerRequest
+	4,  // 8: affiliate.v1.BuyerErasureService.ListBuyerErasures:input_type -> affiliate.v1.ListBuyerErasuresRequest
+	7,  // 9: affiliate.v1.BuyerErasureService.GetBuyerErasure:input_type -> affiliate.v1.GetBuyerErasureRequest
+	3,  // 10: affiliate.v1.BuyerErasureService.EraseBuyer:output_type -> affiliate.v1.BuyerErasure
+	5,  // 11: affiliate.v1.BuyerErasureService.ListBuyerErasures:output_type -> affiliate.v1.ListBuyerErasuresResponse
+	8,  // 12: affiliate.v1.BuyerErasureService.GetBuyerErasure:output_type -> affiliate.v1.BuyerErasureState
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_buyer_erasure_proto_init() }
@@ -467,13 +695,14 @@ func file_affiliate_v1_buyer_erasure_proto_init() {
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_buyer_erasure_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_buyer_erasure_proto_msgTypes[1].OneofWrappers = []any{}
+	file_affiliate_v1_buyer_erasure_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_buyer_erasure_proto_rawDesc), len(file_affiliate_v1_buyer_erasure_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -62,6 +62,41 @@ func local_request_BuyerErasureService_EraseBuyer_0(ctx context.Context, marshal
 	return msg, metadata, err
 }
 
+var filter_BuyerErasureService_ListBuyerErasures_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
+func request_BuyerErasureService_ListBuyerErasures_0(ctx context.Context, marshaler runtime.Marshaler, client BuyerErasureServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListBuyerErasuresRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_BuyerErasureService_ListBuyerErasures_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ListBuyerErasures(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_BuyerErasureService_ListBuyerErasures_0(ctx context.Context, marshaler runtime.Marshaler, server BuyerErasureServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListBuyerErasuresRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_BuyerErasureService_ListBuyerErasures_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.ListBuyerErasures(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_BuyerErasureService_GetBuyerErasure_0(ctx context.Context, marshaler runtime.Marshaler, client BuyerErasureServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq GetBuyerErasureRequest
@@ -126,6 +161,26 @@ func RegisterBuyerErasureServiceHandlerServer(ctx context.Context, mux *runtime.
 			return
 		}
 		forward_BuyerErasureService_EraseBuyer_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodGet, pattern_BuyerErasureService_ListBuyerErasures_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.BuyerErasureService/ListBuyerErasures", runtime.WithHTTPPathPattern("/api/v1/merchant/gdpr/buyer-erasure"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_BuyerErasureService_ListBuyerErasures_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_BuyerErasureService_ListBuyerErasures_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodGet, pattern_BuyerErasureService_GetBuyerErasure_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -204,6 +259,23 @@ func RegisterBuyerErasureServiceHandlerClient(ctx context.Context, mux *runtime.
 		}
 		forward_BuyerErasureService_EraseBuyer_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_BuyerErasureService_ListBuyerErasures_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.BuyerErasureService/ListBuyerErasures", runtime.WithHTTPPathPattern("/api/v1/merchant/gdpr/buyer-erasure"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_BuyerErasureService_ListBuyerErasures_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_BuyerErasureService_ListBuyerErasures_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_BuyerErasureService_GetBuyerErasure_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -225,11 +297,13 @@ func RegisterBuyerErasureServiceHandlerClient(ctx context.Context, mux *runtime.
 }
 
 var (
-	pattern_BuyerErasureService_EraseBuyer_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "merchant", "gdpr", "buyer-erasure"}, ""))
-	pattern_BuyerErasureService_GetBuyerErasure_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "merchant", "gdpr", "buyer-erasure", "operation_id"}, ""))
+	pattern_BuyerErasureService_EraseBuyer_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "merchant", "gdpr", "buyer-erasure"}, ""))
+	pattern_BuyerErasureService_ListBuyerErasures_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "merchant", "gdpr", "buyer-erasure"}, ""))
+	pattern_BuyerErasureService_GetBuyerErasure_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"api", "v1", "merchant", "gdpr", "buyer-erasure", "operation_id"}, ""))
 )
 
 var (
-	forward_BuyerErasureService_EraseBuyer_0      = runtime.ForwardResponseMessage
-	forward_BuyerErasureService_GetBuyerErasure_0 = runtime.ForwardResponseMessage
+	forward_BuyerErasureService_EraseBuyer_0        = runtime.ForwardResponseMessage
+	forward_BuyerErasureService_ListBuyerErasures_0 = runtime.ForwardResponseMessage
+	forward_BuyerErasureService_GetBuyerErasure_0   = runtime.ForwardResponseMessage
 )

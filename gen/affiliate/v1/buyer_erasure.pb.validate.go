@@ -452,6 +452,444 @@ var _ interface {
 	ErrorName() string
 } = BuyerErasureValidationError{}
 
+// Validate checks the field values on ListBuyerErasuresRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListBuyerErasuresRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListBuyerErasuresRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListBuyerErasuresRequestMultiError, or nil if none found.
+func (m *ListBuyerErasuresRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListBuyerErasuresRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListBuyerErasuresRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListBuyerErasuresRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListBuyerErasuresRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListBuyerErasuresRequestMultiError is an error wrapping multiple validation
+// errors returned by ListBuyerErasuresRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ListBuyerErasuresRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListBuyerErasuresRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListBuyerErasuresRequestMultiError) AllErrors() []error { return m }
+
+// ListBuyerErasuresRequestValidationError is the validation error returned by
+// ListBuyerErasuresRequest.Validate if the designated constraints aren't met.
+type ListBuyerErasuresRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListBuyerErasuresRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListBuyerErasuresRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListBuyerErasuresRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListBuyerErasuresRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListBuyerErasuresRequestValidationError) ErrorName() string {
+	return "ListBuyerErasuresRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListBuyerErasuresRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListBuyerErasuresRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListBuyerErasuresRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListBuyerErasuresRequestValidationError{}
+
+// Validate checks the field values on ListBuyerErasuresResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListBuyerErasuresResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListBuyerErasuresResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListBuyerErasuresResponseMultiError, or nil if none found.
+func (m *ListBuyerErasuresResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListBuyerErasuresResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListBuyerErasuresResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListBuyerErasuresResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListBuyerErasuresResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if len(errors) > 0 {
+		return ListBuyerErasuresResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListBuyerErasuresResponseMultiError is an error wrapping multiple validation
+// errors returned by ListBuyerErasuresResponse.ValidateAll() if the
+// designated constraints aren't met.
+type ListBuyerErasuresResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListBuyerErasuresResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListBuyerErasuresResponseMultiError) AllErrors() []error { return m }
+
+// ListBuyerErasuresResponseValidationError is the validation error returned by
+// ListBuyerErasuresResponse.Validate if the designated constraints aren't met.
+type ListBuyerErasuresResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListBuyerErasuresResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListBuyerErasuresResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListBuyerErasuresResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListBuyerErasuresResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListBuyerErasuresResponseValidationError) ErrorName() string {
+	return "ListBuyerErasuresResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListBuyerErasuresResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListBuyerErasuresResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListBuyerErasuresResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListBuyerErasuresResponseValidationError{}
+
+// Validate checks the field values on ListedBuyerErasure with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListedBuyerErasure) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListedBuyerErasure with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListedBuyerErasureMultiError, or nil if none found.
+func (m *ListedBuyerErasure) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListedBuyerErasure) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for OperationId
+
+	// no validation rules for Status
+
+	if all {
+		switch v := interface{}(m.GetCreatedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ListedBuyerErasureValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ListedBuyerErasureValidationError{
+					field:  "CreatedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCreatedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ListedBuyerErasureValidationError{
+				field:  "CreatedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if all {
+		switch v := interface{}(m.GetFinishedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ListedBuyerErasureValidationError{
+					field:  "FinishedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ListedBuyerErasureValidationError{
+					field:  "FinishedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetFinishedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ListedBuyerErasureValidationError{
+				field:  "FinishedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return ListedBuyerErasureMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListedBuyerErasureMultiError is an error wrapping multiple validation errors
+// returned by ListedBuyerErasure.ValidateAll() if the designated constraints
+// aren't met.
+type ListedBuyerErasureMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListedBuyerErasureMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListedBuyerErasureMultiError) AllErrors() []error { return m }
+
+// ListedBuyerErasureValidationError is the validation error returned by
+// ListedBuyerErasure.Validate if the designated constraints aren't met.
+type ListedBuyerErasureValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListedBuyerErasureValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListedBuyerErasureValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListedBuyerErasureValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListedBuyerErasureValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListedBuyerErasureValidationError) ErrorName() string {
+	return "ListedBuyerErasureValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListedBuyerErasureValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListedBuyerErasure.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListedBuyerErasureValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListedBuyerErasureValidationError{}
+
 // Validate checks the field values on GetBuyerErasureRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

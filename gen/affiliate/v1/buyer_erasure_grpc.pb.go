@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	BuyerErasureService_EraseBuyer_FullMethodName      = "/affiliate.v1.BuyerErasureService/EraseBuyer"
-	BuyerErasureService_GetBuyerErasure_FullMethodName = "/affiliate.v1.BuyerErasureService/GetBuyerErasure"
+	BuyerErasureService_EraseBuyer_FullMethodName        = "/affiliate.v1.BuyerErasureService/EraseBuyer"
+	BuyerErasureService_ListBuyerErasures_FullMethodName = "/affiliate.v1.BuyerErasureService/ListBuyerErasures"
+	BuyerErasureService_GetBuyerErasure_FullMethodName   = "/affiliate.v1.BuyerErasureService/GetBuyerErasure"
 )
 
 // BuyerErasureServiceClient is the client API for BuyerErasureService service.
@@ -55,6 +56,12 @@ type BuyerErasureServiceClient interface {
 	//   - ACTIVE_OPERATION_CONFLICT: the erasure of the buyer is being recovered after a
 	//     failure of the service. Send the request again after some minutes.
 	EraseBuyer(ctx context.Context, in *EraseBuyerRequest, opts ...grpc.CallOption) (*BuyerErasure, error)
+	// ListBuyerErasures returns the erasures of the workspace, newest first. Like GetBuyerErasure, it
+	// neither names a buyer nor says whether data was found. An erasure that has ended is listed for
+	// 30 days.
+	//
+	// Errors: FEATURE_DISABLED if the operator has disabled the erasure of buyers.
+	ListBuyerErasures(ctx context.Context, in *ListBuyerErasuresRequest, opts ...grpc.CallOption) (*ListBuyerErasuresResponse, error)
 	// GetBuyerErasure returns the status of an erasure. It returns neither the number of erased
 	// records nor whether the buyer was known. An erasure that has ended can be read for 30
 	// days.
@@ -77,6 +84,16 @@ func (c *buyerErasureServiceClient) EraseBuyer(ctx context.Context, in *EraseBuy
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BuyerErasure)
 	err := c.cc.Invoke(ctx, BuyerErasureService_EraseBuyer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buyerErasureServiceClient) ListBuyerErasures(ctx context.Context, in *ListBuyerErasuresRequest, opts ...grpc.CallOption) (*ListBuyerErasuresResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBuyerErasuresResponse)
+	err := c.cc.Invoke(ctx, BuyerErasureService_ListBuyerErasures_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +142,12 @@ type BuyerErasureServiceServer interface {
 	//   - ACTIVE_OPERATION_CONFLICT: the erasure of the buyer is being recovered after a
 	//     failure of the service. Send the request again after some minutes.
 	EraseBuyer(context.Context, *EraseBuyerRequest) (*BuyerErasure, error)
+	// ListBuyerErasures returns the erasures of the workspace, newest first. Like GetBuyerErasure, it
+	// neither names a buyer nor says whether data was found. An erasure that has ended is listed for
+	// 30 days.
+	//
+	// Errors: FEATURE_DISABLED if the operator has disabled the erasure of buyers.
+	ListBuyerErasures(context.Context, *ListBuyerErasuresRequest) (*ListBuyerErasuresResponse, error)
 	// GetBuyerErasure returns the status of an erasure. It returns neither the number of erased
 	// records nor whether the buyer was known. An erasure that has ended can be read for 30
 	// days.
@@ -145,6 +168,9 @@ type UnimplementedBuyerErasureServiceServer struct{}
 
 func (UnimplementedBuyerErasureServiceServer) EraseBuyer(context.Context, *EraseBuyerRequest) (*BuyerErasure, error) {
 	return nil, status.Error(codes.Unimplemented, "method EraseBuyer not implemented")
+}
+func (UnimplementedBuyerErasureServiceServer) ListBuyerErasures(context.Context, *ListBuyerErasuresRequest) (*ListBuyerErasuresResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBuyerErasures not implemented")
 }
 func (UnimplementedBuyerErasureServiceServer) GetBuyerErasure(context.Context, *GetBuyerErasureRequest) (*BuyerErasureState, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuyerErasure not implemented")
@@ -188,6 +214,24 @@ func _BuyerErasureService_EraseBuyer_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuyerErasureService_ListBuyerErasures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBuyerErasuresRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuyerErasureServiceServer).ListBuyerErasures(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuyerErasureService_ListBuyerErasures_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuyerErasureServiceServer).ListBuyerErasures(ctx, req.(*ListBuyerErasuresRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuyerErasureService_GetBuyerErasure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetBuyerErasureRequest)
 	if err := dec(in); err != nil {
@@ -216,6 +260,10 @@ var BuyerErasureService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EraseBuyer",
 			Handler:    _BuyerErasureService_EraseBuyer_Handler,
+		},
+		{
+			MethodName: "ListBuyerErasures",
+			Handler:    _BuyerErasureService_ListBuyerErasures_Handler,
 		},
 		{
 			MethodName: "GetBuyerErasure",

@@ -189,6 +189,35 @@ func TestPrecheckAndCheck_RefuseBadRequests(t *testing.T) {
 	}
 }
 
+func TestListBuyerErasures(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.mustRequest("k1", byEmail("ada@shop.example"))
+	f.clock.Advance(time.Minute)
+	f.work(first)
+	f.clock.Advance(time.Minute)
+	second := f.mustRequest("k2", byCustomer("bob"))
+	list := func(page int32) *affiliatev1.ListBuyerErasuresResponse {
+		t.Helper()
+		got, err := f.service.ListBuyerErasures(f.as(""), &affiliatev1.ListBuyerErasuresRequest{Page: &page, PageSize: new(int32(1))})
+		if err != nil || got.GetTotal() != 2 || len(got.GetData()) != 1 {
+			t.Fatalf("page %d: %v, %v, want one of two erasures", page, got, err)
+		}
+		return got
+	}
+	if e := list(1).GetData()[0]; e.GetOperationId() != second || e.GetStatus() != processing || e.FinishedAt != nil {
+		t.Errorf("the newest erasure is %v, want %s without an end", e, second)
+	}
+	e := list(2).GetData()[0]
+	if took := e.GetFinishedAt().AsTime().Sub(e.GetCreatedAt().AsTime()); e.GetOperationId() != first || e.GetStatus() != done || took < time.Minute {
+		t.Errorf("the oldest erasure is %v, want %s, done after a minute", e, first)
+	}
+	other := servertest.AsMember(t, f.NewShop(affiliate.ModeLive).Scope, f.Owner, affiliate.RoleOwner)
+	if got, err := f.service.ListBuyerErasures(other, &affiliatev1.ListBuyerErasuresRequest{}); err != nil || got.GetTotal() != 0 {
+		t.Errorf("another workspace has the erasures %v, %v", got, err)
+	}
+}
+
 func TestService_CanBeDisabled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -200,6 +229,10 @@ func TestService_CanBeDisabled(t *testing.T) {
 	_, err := f.service.GetBuyerErasure(f.as(""), &affiliatev1.GetBuyerErasureRequest{OperationId: operation})
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonFeatureDisabled {
 		t.Errorf("status: %v, want FEATURE_DISABLED", err)
+	}
+	_, err = f.service.ListBuyerErasures(f.as(""), &affiliatev1.ListBuyerErasuresRequest{})
+	if pgtest.ReasonOf(t, err) != affiliate.ReasonFeatureDisabled {
+		t.Errorf("list: %v, want FEATURE_DISABLED", err)
 	}
 	f.work(operation)
 	f.WantCount(1, "erasures that are done", `select count(*) from buyer_erasures where status = 'done'`)

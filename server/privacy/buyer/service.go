@@ -249,6 +249,27 @@ func (s *Service) appendToLog(e privacy.BuyerErasure) error {
 	return nil
 }
 
+// ListBuyerErasures returns one page of the erasures of the workspace. Errors: FEATURE_DISABLED.
+func (s *Service) ListBuyerErasures(ctx context.Context, req *affiliatev1.ListBuyerErasuresRequest) (*affiliatev1.ListBuyerErasuresResponse, error) {
+	if err := s.Precheck(ctx, req); err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	erasures, total, err := buyers.Erasures(ctx, s.DB, server.PrincipalFrom(ctx).Workspace, page)
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ListBuyerErasuresResponse{
+		Data: server.ConvertAll(erasures, func(e privacy.ListedBuyerErasure) *affiliatev1.ListedBuyerErasure {
+			return &affiliatev1.ListedBuyerErasure{
+				OperationId: e.ID.String(), Status: server.EnumValue[affiliatev1.BuyerErasureStatus](e.Status),
+				CreatedAt: server.Timestamp(e.CreatedAt), FinishedAt: server.OptionalTimestamp(e.FinishedAt),
+			}
+		}),
+		Total: server.Total(ctx, total), Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
+	}, nil
+}
+
 // GetBuyerErasure returns the status of an erasure. Errors: FEATURE_DISABLED,
 // OPERATION_NOT_FOUND.
 func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyerErasureRequest) (*affiliatev1.BuyerErasureState, error) {

@@ -73,6 +73,23 @@ func Erasure(ctx context.Context, db *postgres.DB, workspace affiliate.Workspace
 	return row.operation(), err
 }
 
+// Ids of erasures begin with the time, so the primary key has the order of the list.
+const (
+	ofWorkspace  = ` from buyer_erasures o where o.workspace_id = $1`
+	listErasures = `select o.id, o.status, o.created_at, o.finished_at` + ofWorkspace + ` order by o.id desc limit $2 offset $3`
+)
+
+// Erasures returns one page of the erasures of a workspace, newest first, and the number of erasures on all
+// pages, up to affiliate.MaxTotal.
+func Erasures(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, page affiliate.Page) ([]privacy.ListedBuyerErasure, int64, error) {
+	total, err := postgres.Value[int64](ctx, db, postgres.CountUpTo(affiliate.MaxTotal, ofWorkspace), workspace)
+	if err != nil {
+		return nil, 0, err
+	}
+	erasures, err := postgres.List[privacy.ListedBuyerErasure](ctx, db, listErasures, workspace, page.Size, page.Offset())
+	return erasures, total, err
+}
+
 // ErasureOfKey returns the erasure for which an Idempotency-Key was used, with the fingerprint
 // of the identity in the request. found is false if the key is new or has expired.
 func ErasureOfKey(

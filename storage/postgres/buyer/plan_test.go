@@ -129,6 +129,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"payments", deletePayments, []any{workspace, operation, f.Now()}, nil, []string{"customer_payments_pkey"}},
 		{"responses", deleteResponses, nil, pgx.NamedArgs{"workspace": workspace, "operation": operation, "mode": "test", "method": "/m", "key": "key-1", "most": 100}, []string{"idempotency_keys_pkey"}},
 		{"take over", takeOver, []any{workspace, operation, affiliate.Digests{hash, hash}}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
+		{"list of erasures", listErasures, []any{workspace, 20, 40}, nil, []string{"Limit", "Index Scan Backward using buyer_erasures_pkey"}},
 		{"active erasure", lockActiveErasure, []any{workspace, privacy.BuyerEmail, affiliate.Digests{hash, hash}, digestSize}, nil, []string{"buyer_erasures_active"}},
 		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50, f.Now()}, nil, []string{"processor_events_with_body"}},
 	} {

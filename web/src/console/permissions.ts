@@ -114,6 +114,7 @@ export const operations = {
   InviteParticipant: "programmes, partners, links, codes",
   ListAnnouncements: "read dashboards",
   ListAuditLog: "members, settings",
+  ListBuyerErasures: "exports of personal data, participant and buyer erasure",
   ListCommissions: "read dashboards",
   ListConversionDecisions: "read dashboards",
   ListConversions: "read dashboards",
