@@ -76,7 +76,7 @@ function Triangle({ cohorts, content, currency, stale }: { cohorts: Schemas["Ana
   const count = Math.max(...shown.map(({ periods }) => periods.length));
   const most = Math.max(1, ...shown.flatMap(({ periods }) => periods.map((period) => period[content])));
   return (
-    <div className={`${kit.tableFrame} ${kit.wide}`} tabIndex={0} role="region" aria-label={t.analytics.tabs.cohorts}>
+    <div className={kit.tableFrame} tabIndex={0} role="region" aria-label={t.analytics.tabs.cohorts}>
       <table className={`${kit.heat} ${stale ? kit.stale : ""}`} aria-busy={stale}>
         <caption>{t.analytics.tabs.cohorts}</caption>
         <thead>
