@@ -30,7 +30,7 @@ type Config struct {
 type Service struct {
 	affiliatev1.UnimplementedInstanceServiceServer
 	config Config
-	// wasSetUp is true after a workspace was found, so that the database is not asked again.
+	// wasSetUp is true after a workspace was found. The database is not queried after that.
 	wasSetUp atomic.Bool
 }
 

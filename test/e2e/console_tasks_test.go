@@ -242,6 +242,7 @@ func testAddMember(ctx context.Context, t *testing.T, sys *system, u browsertest
 	member.Fill("Name", "Max Manager")
 	member.Fill("Password", password)
 	member.Press("button", "Accept invitation")
+	member.Press("link", "Go to your start page")
 	member.Find("heading", "Overview")
 	member.open("/console/test/payouts/batches/" + batch)
 	member.wantText("Check the payouts below.")
@@ -253,26 +254,6 @@ func testAddMember(ctx context.Context, t *testing.T, sys *system, u browsertest
 	f.merchant.get(t, "/api/v1/workspace/members").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.1.name": "Max Manager", "data.1.role": "manager"})
 	manager := caller{apiClient: sys.client(), kind: "merchant", email: email}.login(t).inMode("test")
 	manager.post(t, batchesPath+"/"+batch+"/confirm", object{}).wantError(http.StatusForbidden, "FORBIDDEN")
-}
-
-func testEraseBuyer(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
-	f := sys.newFixture(t, "test", nil)
-	sale := f.reportSale(t, f.click(t), object{"metadata": object{"note": "for Bob"}})
-	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/privacy")
-	p.Press("button", "Erase")
-	p.Press("radio", "Transaction id The id of one of the buyer’s sales, or Stripe’s id of it.")
-	p.Fill("Transaction id", sale.text("external_transaction_id"))
-	p.Fill("Type DELETE to confirm", "delete")
-	p.Press("button", "Erase")
-	p.wantFault("Type DELETE to confirm", "DELETE")
-	p.wantAccessibleTask()
-	p.Fill("Type DELETE to confirm", "DELETE")
-	p.Press("button", "Erase")
-	p.wantText("The data of the buyer is erased.")
-	erased := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
-	if strings.Contains(erased.body, "Bob") || strings.Contains(erased.body, sale.text("external_transaction_id")) {
-		t.Errorf("the sale is %s after the erasure of the buyer", erased.body)
-	}
 }
 
 func testFindPartner(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {

@@ -231,7 +231,7 @@ var routeRules = map[string]rule{
 	"UpdateParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"BulkApproveParticipants": {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: unknownParticipants, foreignOutcome: allFailed},
 	"BulkRejectParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: unknownParticipants, foreignOutcome: allFailed},
-	"BulkUpdateParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"participantIds": []string{unknownID}, "addTags": []string{"vip"}}, foreignOutcome: allFailed},
+	"BulkUpdateParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"participantIds": []string{unknownID}, "addTags": []string{"vip"}}},
 	"BulkInviteParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"invites": []object{{"email": "somebody@example.com"}}}},
 	"InviteParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"email": "somebody@example.com"}},
 	"ListParticipantInvites":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},

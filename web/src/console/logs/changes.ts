@@ -1,6 +1,6 @@
 /** A changed field of a record. An absent value means that the record is new, was deleted, or that the field had none. */
 export interface Change {
-  /** The name of the field. Those of a field inside of it follow after points. */
+  /** The name of the field. A field inside of it has a point before its name. */
   field: string;
   before: unknown;
   after: unknown;
