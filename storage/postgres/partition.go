@@ -2,8 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // EnsureClickPartitions creates the missing daily partitions of clicks from first to
@@ -71,4 +75,50 @@ func eachWeekTable(ctx context.Context, db *DB, call string, args ...any) (sum i
 		sum += n
 	}
 	return sum, nil
+}
+
+// nextPartitionIndex finds a partition that lacks an index of its table. Its columns are the name of
+// the missing index, whether it exists and is complete, and the statements that build and attach it.
+const nextPartitionIndex = `
+	select child.name, coalesce(built.indisvalid, false),
+		regexp_replace(pg_get_indexdef(i.indexrelid), ' INDEX .* ON ONLY [^ ]+ ', format(' INDEX CONCURRENTLY %I ON %s ', child.name, h.inhrelid::regclass)),
+		format('alter index %s attach partition %I', i.indexrelid::regclass, child.name)
+	from pg_index i
+	join pg_class parent on parent.oid = i.indexrelid and parent.relkind = 'I' and parent.relnamespace = current_schema()::regnamespace
+	join pg_class root on root.oid = i.indrelid
+	join pg_inherits h on h.inhparent = i.indrelid
+	join pg_class part on part.oid = h.inhrelid
+	cross join lateral (select replace(parent.relname, root.relname, part.relname) as name) child
+	left join pg_index built on built.indexrelid = to_regclass(quote_ident(child.name))
+	where not i.indisvalid and not exists (
+		select from pg_inherits a join pg_index c on c.indexrelid = a.inhrelid where a.inhparent = i.indexrelid and c.indrelid = h.inhrelid)
+	order by child.name
+	limit 1`
+
+// buildPartitionIndexes builds the indexes of partitions that migrations created ON ONLY the
+// partitioned table. CREATE INDEX CONCURRENTLY cannot do this for the table, and a migration does not know the
+// partitions of an installation. After an interruption, the next call continues: conn, which has no
+// lock_timeout, drops an index that is not complete.
+func buildPartitionIndexes(ctx context.Context, conn *pgx.Conn, pool *pgxpool.Pool) error {
+	for {
+		var name, build, attach string
+		var built bool
+		switch err := conn.QueryRow(ctx, nextPartitionIndex).Scan(&name, &built, &build, &attach); {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err != nil:
+			return fmt.Errorf("indexes of partitions: %w", err)
+		}
+		if !built {
+			if err := exec(ctx, conn, "drop index concurrently if exists "+pgx.Identifier{name}.Sanitize()); err != nil {
+				return fmt.Errorf("index %s: %w", name, err)
+			}
+			if err := exec(ctx, conn, build); err != nil {
+				return fmt.Errorf("index %s: %w", name, err)
+			}
+		}
+		if _, err := pool.Exec(ctx, attach); err != nil {
+			return fmt.Errorf("index %s: %w", name, err)
+		}
+	}
 }
