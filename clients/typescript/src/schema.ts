@@ -22647,7 +22647,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "ticket": "dlt_Ouzo7WJTuYI7eumXVm0snqDtpQCgpQHgy8E_jc_VQMI",
+                     *       "ticket": "dlt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l01",
                      *       "expiresAt": "2026-03-16T09:30:00.000Z"
                      *     }
                      */
@@ -23232,7 +23232,7 @@ export interface operations {
                      *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
-                     *       "includeOutOfBand": false,
+                     *       "includeOutOfBand": true,
                      *       "lastEventAt": "2026-03-16T09:30:00.000Z",
                      *       "lag": 0,
                      *       "signatureFailures": 0,
@@ -23385,6 +23385,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "includeOutOfBand": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateProcessorConnectionRequest"];
             };
         };
@@ -23395,6 +23400,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "connected": true,
+                     *       "processor": "stripe",
+                     *       "mode": "test",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "accountId": "acct_test2b795d3c3bdb",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "endpointStatus": "enabled",
+                     *       "createConversions": true,
+                     *       "includeOutOfBand": true,
+                     *       "lastEventAt": null,
+                     *       "lag": 0,
+                     *       "signatureFailures": 0,
+                     *       "connectedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ProcessorConnection"];
                 };
             };
@@ -23783,6 +23805,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
+                     *           "status": "done",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "finishedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "pageSize": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListBuyerErasuresResponse"];
                 };
             };
@@ -33875,7 +33913,8 @@ export interface operations {
                      *           "referralCode": "ada",
                      *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *           "invitedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -35557,7 +35596,8 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-06-14T09:30:00.000Z",
                      *           "lastUsedAt": null,
-                     *           "lastUsedIpPrefix": null
+                     *           "lastUsedIpPrefix": null,
+                     *           "createdByName": "Mia Berg"
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
@@ -35571,7 +35611,8 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "expiresAt": "2026-03-17T09:30:00.000Z",
                      *           "lastUsedAt": null,
-                     *           "lastUsedIpPrefix": null
+                     *           "lastUsedIpPrefix": null,
+                     *           "createdByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -37084,7 +37125,8 @@ export interface operations {
                      *           "role": "finance",
                      *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *           "invitedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 1,
