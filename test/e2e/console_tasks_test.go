@@ -256,6 +256,26 @@ func testAddMember(ctx context.Context, t *testing.T, sys *system, u browsertest
 	manager.post(t, batchesPath+"/"+batch+"/confirm", object{}).wantError(http.StatusForbidden, "FORBIDDEN")
 }
 
+func testEraseBuyer(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
+	f := sys.newFixture(t, "test", nil)
+	sale := f.reportSale(t, f.click(t), object{"metadata": object{"note": "for Bob"}})
+	p := openConsole(ctx, t, sys, u, f.merchant, "/settings/privacy")
+	p.Press("button", "Erase")
+	p.Press("radio", "Transaction id The id of one of the buyer’s sales, or Stripe’s id of it.")
+	p.Fill("Transaction id", sale.text("external_transaction_id"))
+	p.Fill("Type DELETE to confirm", "delete")
+	p.Press("button", "Erase")
+	p.wantText("Type DELETE, in capital letters.")
+	p.wantAccessibleTask()
+	p.Fill("Type DELETE to confirm", "DELETE")
+	p.Press("button", "Erase")
+	p.wantText("The data of the buyer is erased.")
+	erased := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
+	if strings.Contains(erased.body, "Bob") || strings.Contains(erased.body, sale.text("external_transaction_id")) {
+		t.Errorf("the sale is %s after the erasure of the buyer", erased.body)
+	}
+}
+
 func testFindPartner(ctx context.Context, t *testing.T, sys *system, u browsertest.User) {
 	f := sys.newFixture(t, "test", nil)
 	p := openConsole(ctx, t, sys, u, f.merchant, "/fraud")

@@ -21,6 +21,7 @@ func TestConsole(t *testing.T) {
 		{"replay deliveries", testReplayDeliveries},
 		{"pay out", testPayOut},
 		{"add a member who cannot pay", testAddMember},
+		{"erase a buyer", testEraseBuyer},
 		{"find a partner", testFindPartner},
 	}.run(browsertest.Start(t), t, start(t, setup{}))
 }
