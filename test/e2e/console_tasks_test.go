@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -201,7 +202,7 @@ func (f fixture) resultsOf(t *testing.T, batch string) string {
 		list := f.merchant.get(t, fmt.Sprintf("/api/v1/payouts?batchId=%s&pageSize=100&page=%d", batch, page)).wantStatus(http.StatusOK)
 		total = int(list.number("total"))
 		for i := range list.length("data") {
-			result := "success,tx-" + fmt.Sprint(i) + ","
+			result := "success,tx-" + strconv.Itoa(i) + ","
 			if page == 1 && i == 0 {
 				result = "failed,,The account is closed."
 			}

@@ -29,11 +29,11 @@ func TestRegistration_OfMerchantsIsClosedByDefault(t *testing.T) {
 }
 
 // setupCode returns the set-up code in the log of the core.
-func (s *system) setupCode(t *testing.T) string {
+func (sys *system) setupCode(t *testing.T) string {
 	t.Helper()
 	var code string
 	eventually(t, waitTimeout, "the core logs the set-up code", func() error {
-		_, rest, found := strings.Cut(s.logs.String(), `"setup_code":"`)
+		_, rest, found := strings.Cut(sys.logs.String(), `"setup_code":"`)
 		if code, _, _ = strings.Cut(rest, `"`); !found {
 			return errors.New("there is no code")
 		}
