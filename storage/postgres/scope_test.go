@@ -534,6 +534,7 @@ var unscoped = map[string]string{
 	"payout/ListOfPartner.where":                  "the partner's own payouts, in all workspaces",
 	"CheckParticipation.known":                    "the partner's own participations, in all workspaces",
 	"program/package.countGroupMembers":           "the groups belong to a programme that was read with its mode",
+	"account/package.listInvites":                 "a member has one account for both modes, and the id of a service token has one mode",
 	"account/ParticipantInviteAddress.query":      "the token of the invitation determines workspace and mode",
 	"account/ResetUser.rename":                    "a partner has one name in all workspaces",
 	"account/RevokeCredentials.keys":              "the credentials of both modes are revoked",
