@@ -51,8 +51,12 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		}
 		for _, week := range weeks {
 			needed := slices.Contains(partitions, week)
-			if used := strings.Contains(plan, "using "+week+index) || strings.Contains(plan, "on "+week+index); used != needed {
-				t.Errorf("%s: the plan uses the index %s%s: %t, want %t\n%s", what, week, index, used, needed, explained)
+			name := week + index
+			if index == byType && week == "webhook_deliveries_default" {
+				name = week + "_by_type" // Migrate has built and named it (buildPartitionIndexes)
+			}
+			if used := strings.Contains(plan, "using "+name) || strings.Contains(plan, "on "+name); used != needed {
+				t.Errorf("%s: the plan uses the index %s: %t, want %t\n%s", what, name, used, needed, explained)
 			}
 			if strings.Contains(plan, week) && !needed {
 				t.Errorf("%s: the plan reads the partition %s, which it does not need\n%s", what, week, explained)
