@@ -132,7 +132,7 @@ func (c *Core) newInstance() *instance.Service {
 }
 
 // logSetupCode logs the code with which the first workspace of the installation is created, if
-// there is none. The code is useless as soon as there is one.
+// there is none. The code has no effect after the first workspace was created.
 func (c *Core) logSetupCode(ctx context.Context) error {
 	required, err := c.instance.SetupRequired(ctx)
 	if !required || err != nil {

@@ -12,6 +12,15 @@ export function usePrograms() {
   });
 }
 
+/** The members of the workspace: the first hundred. */
+export function useMembers() {
+  const { api, mode } = useApp();
+  return useQuery({
+    queryKey: [mode, "members", "all"],
+    queryFn: async () => unwrap(await api.GET("/api/v1/workspace/members", { params: { query: { pageSize: 100 } } })).data,
+  });
+}
+
 /** Returns a function that loads again what is shown of these lists: all queries whose keys begin with the mode and a name. */
 export function useReloadOf(...lists: string[]): () => Promise<void> {
   const { mode } = useApp();

@@ -5,6 +5,7 @@ import { Select } from "../../kit/choices";
 import { Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, pageSize, Pages, Table, usePage } from "../../kit/page";
+import { saveFile } from "../../kit/sharing";
 import { CsvButton } from "../CsvButton";
 import { PeriodFilters, usePeriod } from "../PeriodFilters";
 import { useTexts } from "../texts";
@@ -70,8 +71,7 @@ export function Breakdown() {
       <div className={kit.cardHead}>
         <p className={kit.muted}>{t.analytics.properties[isWithoutClicks ? dimension : "others"]}</p>
         <CsvButton
-          file="analytics.csv"
-          load={async () => unwrap(await api.GET("/api/v1/analytics/breakdown", { params: { query: { ...request, format: "csv" } }, parseAs: "blob" })) as Blob}
+          save={async () => saveFile(unwrap(await api.GET("/api/v1/analytics/breakdown", { params: { query: { ...request, format: "csv" } }, parseAs: "blob" })) as Blob, "analytics.csv")}
         />
       </div>
       <Loaded query={query}>

@@ -7,6 +7,7 @@ import { Select } from "../../kit/choices";
 import { Loaded, Skeleton } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, pageSize, Pages, Table, usePage } from "../../kit/page";
+import { saveFile } from "../../kit/sharing";
 import { CsvButton } from "../CsvButton";
 import { PeriodFilters, usePeriod } from "../PeriodFilters";
 import { useTexts } from "../texts";
@@ -54,8 +55,7 @@ export function Development() {
               title={name}
               action={
                 <CsvButton
-                  file="analytics.csv"
-                  load={async () => unwrap(await api.GET("/api/v1/analytics/timeseries", { params: { query: { ...request, format: "csv" } }, parseAs: "blob" })) as Blob}
+                  save={async () => saveFile(unwrap(await api.GET("/api/v1/analytics/timeseries", { params: { query: { ...request, format: "csv" } }, parseAs: "blob" })) as Blob, "analytics.csv")}
                 />
               }
             >

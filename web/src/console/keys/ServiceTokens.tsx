@@ -5,9 +5,9 @@ import { unwrap, useApp, useSession } from "../../app/app";
 import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Choice, Select } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Badge, Empty, Loaded } from "../../kit/feedback";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
@@ -146,33 +146,31 @@ function CreateToken({ isOwner, onCreated, onClose }: { isOwner: boolean; onCrea
     ),
   );
   return (
-    <Dialog title={t.keys.tokens.create} open onClose={onClose}>
-      <Form state={state} label={t.keys.tokens.create} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <TextField name="name" label={t.form.name} hint={t.keys.tokens.nameHint} maxLength={100} isRequired autoFocus />
-        <Choice name="role" label={t.profile.role} options={roles.map((role): [string, string, string] => [role, t.roles[role], t.team.roles[role]])} isRequired />
+    <FormDialog title={t.keys.tokens.create} state={state} label={t.keys.tokens.create} onClose={onClose}>
+      <TextField name="name" label={t.form.name} hint={t.keys.tokens.nameHint} maxLength={100} isRequired autoFocus />
+      <Choice name="role" label={t.profile.role} options={roles.map((role): [string, string, string] => [role, t.roles[role], t.team.roles[role]])} isRequired />
+      <Choice
+        name="mode"
+        label={t.keys.tokens.mode}
+        options={[
+          ["test", t.keys.tokens.modes.test],
+          ["live", t.keys.tokens.modes.live],
+        ]}
+        defaultValue={mode}
+      />
+      {isOwner && (
         <Choice
-          name="mode"
-          label={t.keys.tokens.mode}
+          name="allowPayouts"
+          label={t.keys.tokens.allowPayouts}
           options={[
-            ["test", t.keys.tokens.modes.test],
-            ["live", t.keys.tokens.modes.live],
+            ["false", t.keys.tokens.no],
+            ["true", t.keys.tokens.yes, t.keys.tokens.yesHint],
           ]}
-          defaultValue={mode}
+          defaultValue="false"
         />
-        {isOwner && (
-          <Choice
-            name="allowPayouts"
-            label={t.keys.tokens.allowPayouts}
-            options={[
-              ["false", t.keys.tokens.no],
-              ["true", t.keys.tokens.yes, t.keys.tokens.yesHint],
-            ]}
-            defaultValue="false"
-          />
-        )}
-        <TextField name="expiresAt" type="date" label={`${t.keys.expires} (${t.form.optional})`} hint={t.keys.tokens.expiresHint} />
-      </Form>
-    </Dialog>
+      )}
+      <TextField name="expiresAt" type="date" label={`${t.keys.expires} (${t.form.optional})`} hint={t.keys.tokens.expiresHint} />
+    </FormDialog>
   );
 }
 
@@ -193,12 +191,10 @@ function RollToken({ target, onCreated, onClose }: { target: Token; onCreated: (
     ),
   );
   return (
-    <Dialog title={t.keys.tokens.rollTitle(target.name)} open onClose={onClose}>
-      <Form state={state} label={t.keys.roll} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.keys.tokens.rollHint}</p>
-        <Select name="graceHours" label={t.keys.tokens.grace} options={graces.map((hours): [string, string] => [String(hours), t.keys.hours(hours)])} defaultValue="24" />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.keys.tokens.rollTitle(target.name)} state={state} label={t.keys.roll} onClose={onClose}>
+      <p>{t.keys.tokens.rollHint}</p>
+      <Select name="graceHours" label={t.keys.tokens.grace} options={graces.map((hours): [string, string] => [String(hours), t.keys.hours(hours)])} defaultValue="24" />
+    </FormDialog>
   );
 }
 
@@ -214,9 +210,8 @@ function RevokeToken({ target, onClose }: { target: Token; onClose: () => void }
     }, [api, onClose, reload, target.id]),
   );
   return (
-    <Dialog title={t.keys.tokens.revokeTitle(target.name)} open onClose={onClose}>
+    <FormDialog title={t.keys.tokens.revokeTitle(target.name)} state={state} label={t.keys.revoke} kind="danger" onClose={onClose}>
       <p>{t.keys.tokens.revokeHint}</p>
-      <Form state={state} label={t.keys.revoke} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }

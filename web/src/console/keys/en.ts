@@ -42,7 +42,7 @@ const en = {
     allowPayouts: "May it confirm and export payouts?",
     no: "No",
     yes: "Yes",
-    yesHint: "If its role may. Whoever has the token can move money.",
+    yesHint: "The role of the token must allow it too. A person who gets the token can then move money.",
     expiresHint: "The token works until the end of this day, at most for a year. Empty: 90 days.",
     newToken: "Your new service token",
     once: "Copy the token now. It is not shown again.",

@@ -1,16 +1,17 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-aria-components/Link";
 
 import { useAddressWith, useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
+import { useApp } from "../../app/app";
 import { listOf, paged, pageOf, type Schemas } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { Button, LinkButton, TextField } from "../../kit/controls";
-import { Empty, Failure, Loaded } from "../../kit/feedback";
+import { Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage } from "../../kit/page";
-import { saveFile } from "../../kit/sharing";
 import { useCan } from "../can";
+import { ExportButton } from "../CsvButton";
+import { useMembers } from "../data";
 import { restricted, SettingsPage } from "../settings/SettingsPage";
 import { useTexts } from "../texts";
 import { EntryPanel } from "./EntryPanel";
@@ -53,23 +54,12 @@ function AuditLog() {
     queryKey: [mode, "audit-log", filters, page],
     queryFn: async () => listOf(await api.GET("/api/v1/workspace/audit-log", { params: { query: { ...filters, ...pageOf(page) } } })),
   });
-  const csv = useMutation({
-    mutationFn: async () =>
-      saveFile(unwrap(await api.GET("/api/v1/workspace/audit-log/export", { params: { query: filters }, parseAs: "blob" })), "audit-log.csv"),
-  });
   return (
     <SettingsPage
       title={t.logs.audit.title}
       about={t.logs.audit.about}
-      actions={
-        can("ExportAuditLog") && (
-          <Button isPending={csv.isPending} onPress={() => csv.mutate()}>
-            {t.filter.csv}
-          </Button>
-        )
-      }
+      actions={can("ExportAuditLog") && <ExportButton address="/api/v1/workspace/audit-log/export" query={filters} />}
     >
-      {csv.isError && <Failure error={csv.error} retry={() => csv.mutate()} />}
       <Filters isFiltered={Object.keys(filters).length > 0} />
       <Loaded query={query}>
         {({ data, total, capped }) =>
@@ -121,7 +111,6 @@ const types = [
 ];
 
 function Filters({ isFiltered }: { isFiltered: boolean }) {
-  const { api, mode } = useApp();
   const { t, f } = useTexts();
   const [actor, setActor] = useParameter("actor");
   const [action, setAction] = useParameter("action");
@@ -130,10 +119,7 @@ function Filters({ isFiltered }: { isFiltered: boolean }) {
   const [from, setFrom] = useParameter("from");
   const [to, setTo] = useParameter("to");
   const actionText = useActionText();
-  const { data: members = [] } = useQuery({
-    queryKey: [mode, "members", "all"],
-    queryFn: async () => unwrap(await api.GET("/api/v1/workspace/members", { params: { query: { pageSize: 100 } } })).data,
-  });
+  const { data: members = [] } = useMembers();
   const actors: [string, string][] = [["", t.filter.all], ...members.map(({ id, name }): [string, string] => [id, name]), ["system", t.logs.audit.system]];
   if (actor && !actors.some(([id]) => id === actor)) actors.push([actor, t.logs.audit.otherActor]);
   const kinds = types.map((type): [string, string] => [type, t.logs.audit.nouns[type]]).sort(([, a], [, b]) => a.localeCompare(b, f.language));

@@ -11,7 +11,7 @@ const en = {
     mode: "Mode",
     modes: { live: "Live", test: "Test", both: "Both" },
     system: "The service",
-    unknown: "Somebody who is no longer here",
+    unknown: "No longer in the workspace",
     otherActor: "Another one",
     record: "Record",
     without: (action: string) => `Not only “${action}”`,

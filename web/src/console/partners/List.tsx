@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "react-aria-components/Link";
 
 import { useParameter } from "../../app/address";
-import { unwrap, useApp } from "../../app/app";
+import { useApp } from "../../app/app";
 import { listOf, paged, pageOf, type Schemas, toneOf } from "../../app/data";
 import { Select } from "../../kit/choices";
 import { LinkButton, SearchField } from "../../kit/controls";
@@ -12,7 +12,7 @@ import kit from "../../kit/kit.module.css";
 import { Card, Pages, Table, usePage, useSort } from "../../kit/page";
 import type { Outcome } from "../bulk";
 import { useCan } from "../can";
-import { CsvButton } from "../CsvButton";
+import { ExportButton } from "../CsvButton";
 import { ProgramFilter } from "../ProgramFilter";
 import { useTexts } from "../texts";
 import { BulkEdit } from "./BulkEdit";
@@ -59,7 +59,7 @@ export function List({ programId }: { programId: string }) {
       <div className={kit.cardHead}>
         <p className={kit.muted}>{canChange && !programId && t.partners.bulkHint}</p>
         {can("ExportPartners") && (
-          <CsvButton file="partners.csv" load={async () => unwrap(await api.GET("/api/v1/partners/export", { params: { query: request }, parseAs: "blob" }))} />
+          <ExportButton address="/api/v1/partners/export" query={request} />
         )}
       </div>
       {done && (

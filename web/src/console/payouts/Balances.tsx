@@ -10,7 +10,7 @@ import { Empty, Loaded } from "../../kit/feedback";
 import kit from "../../kit/kit.module.css";
 import { Card, Pages, Stat, Stats, Table, usePage } from "../../kit/page";
 import { useCan } from "../can";
-import { ExportButton } from "../ExportButton";
+import { ExportButton } from "../CsvButton";
 import { ProgramFilter } from "../ProgramFilter";
 import { useTexts } from "../texts";
 

@@ -6,9 +6,9 @@ import { useParameter } from "../../app/address";
 import { unwrap, useApp } from "../../app/app";
 import { Choice } from "../../kit/choices";
 import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Loaded, Notice } from "../../kit/feedback";
-import { Form, useSubmit } from "../../kit/form";
+import { useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import kit from "../../kit/kit.module.css";
 import { Card, Facts } from "../../kit/page";
 import { useTexts } from "../texts";
@@ -94,26 +94,24 @@ function EraseDialog({ onStarted, onClose }: { onStarted: (id: string) => void; 
     ),
   );
   return (
-    <Dialog title={t.privacyPage.eraseTitle} open onClose={onClose}>
-      <Form state={state} label={t.privacyPage.erase} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.privacyPage.eraseEffect}</p>
-        <Choice
-          label={t.privacyPage.by}
-          options={identities.map((kind): [string, string, string] => [kind, t.privacyPage.identities[kind].name, t.privacyPage.identities[kind].hint])}
-          value={kind}
-          onChange={(value) => setKind(identities.find((identity) => identity === value) ?? "email")}
-        />
-        <TextField
-          key={kind}
-          name={`buyer.${kind}`}
-          type={kind === "email" ? "email" : "text"}
-          label={t.privacyPage.identities[kind].name}
-          autoComplete="off"
-          maxLength={320}
-          isRequired
-        />
-        <TextField name="confirmation" label={t.settings.erasePhrase} autoComplete="off" isRequired />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.privacyPage.eraseTitle} state={state} label={t.privacyPage.erase} kind="danger" onClose={onClose}>
+      <p>{t.privacyPage.eraseEffect}</p>
+      <Choice
+        label={t.privacyPage.by}
+        options={identities.map((kind): [string, string, string] => [kind, t.privacyPage.identities[kind].name, t.privacyPage.identities[kind].hint])}
+        value={kind}
+        onChange={(value) => setKind(identities.find((identity) => identity === value) ?? "email")}
+      />
+      <TextField
+        key={kind}
+        name={`buyer.${kind}`}
+        type={kind === "email" ? "email" : "text"}
+        label={t.privacyPage.identities[kind].name}
+        autoComplete="off"
+        maxLength={320}
+        isRequired
+      />
+      <TextField name="confirmation" label={t.settings.erasePhrase} autoComplete="off" isRequired />
+    </FormDialog>
   );
 }

@@ -4,9 +4,9 @@ import { useCallback, useState } from "react";
 import { type Tributary, unwrap, useApp } from "../../app/app";
 import type { Schemas } from "../../app/data";
 import { Button, LinkButton, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
 import { Done, Empty } from "../../kit/feedback";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
 import { Card, Facts } from "../../kit/page";
 import { useTexts } from "../texts";
 import { restricted, SettingsPage } from "./SettingsPage";
@@ -77,13 +77,11 @@ function DeleteDialog({ onStarted, onClose }: { onStarted: (before: string, dele
     ),
   );
   return (
-    <Dialog title={t.testData.delete} open onClose={onClose}>
-      <Form state={state} label={t.testData.delete} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.testData.deletes}</p>
-        <p>{t.testData.keeps}</p>
-        <TextField name="confirmation" label={t.settings.erasePhrase} autoComplete="off" isRequired />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.testData.delete} state={state} label={t.testData.delete} kind="danger" onClose={onClose}>
+      <p>{t.testData.deletes}</p>
+      <p>{t.testData.keeps}</p>
+      <TextField name="confirmation" label={t.settings.erasePhrase} autoComplete="off" isRequired />
+    </FormDialog>
   );
 }
 

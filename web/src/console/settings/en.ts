@@ -45,7 +45,7 @@ const en = {
     lastDay: "Last closed day",
     retain: "Names on paid payouts",
     retainLabel: "Years after the payment",
-    retainHint: "If a law demands it, the name of a partner who is erased stays on paid payouts for so long, 0 to 30. With 0, it does not stay. A lower number deletes older names.",
+    retainHint: "For this many years, 0 to 30, paid payouts keep the name of a partner who was erased. Use it if a law demands it. With 0, the name is deleted at once. A lower number deletes older names.",
     years: (years: number) => `${years} ${years === 1 ? "year" : "years"}`,
     testMail: "Mails of test mode",
     testMailHint: "All notifications of test mode go to this address. It must be the verified address of a member. Empty: they are only in the mail log.",
@@ -55,7 +55,7 @@ const en = {
   },
   privacyPage: {
     title: "Privacy",
-    about: "Erase the personal data of a person who asks you to, and see how long data is kept. Erasures concern both modes.",
+    about: "Erase the personal data of people who ask for it, and see how long data is kept. An erasure applies to live mode and to test mode.",
     eraseTitle: "Erase a buyer",
     erase: "Erase",
     eraseHint: "Removes what identifies a buyer from sales, commissions, refunds, clicks, decisions and webhooks. Amounts stay, because they are your accounts.",

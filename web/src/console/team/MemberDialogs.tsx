@@ -1,14 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useLocation } from "wouter";
 
 import { TributaryError, unwrap, useApp, useSession } from "../../app/app";
 import { useInstance } from "../../app/data";
 import { Choice, Select } from "../../kit/choices";
-import { Button, TextField } from "../../kit/controls";
-import { Dialog } from "../../kit/dialog";
-import { FieldFault, Form, useSubmit } from "../../kit/form";
-import { useReloadOf } from "../data";
+import { TextField } from "../../kit/controls";
+import { FieldFault, useSubmit } from "../../kit/form";
+import { FormDialog } from "../../kit/formDialog";
+import { useMembers, useReloadOf } from "../data";
 import { SecretDialog } from "../SecretDialog";
 import { useTexts } from "../texts";
 import type { Member } from "./Members";
@@ -64,12 +63,10 @@ export function RoleDialog({ member, onDone, onClose }: Props & { member: Member
     ),
   );
   return (
-    <Dialog title={t.team.roleTitle(member.name)} open onClose={onClose}>
-      <Form state={state} label={t.team.changeRole} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{isOwn ? t.team.ownRoleHint : t.team.roleHint}</p>
-        <RoleChoice defaultValue={member.role} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.team.roleTitle(member.name)} state={state} label={t.team.changeRole} onClose={onClose}>
+      <p>{isOwn ? t.team.ownRoleHint : t.team.roleHint}</p>
+      <RoleChoice defaultValue={member.role} />
+    </FormDialog>
   );
 }
 
@@ -94,24 +91,20 @@ export function RemoveDialog({ member, onDone, onClose }: Props & { member: Memb
     }, [api, isOwn, member, navigate, onClose, onDone, reload, session, t]),
   );
   return (
-    <Dialog title={isOwn ? t.team.leaveTitle : t.team.removeTitle(member.name)} open onClose={onClose}>
+    <FormDialog title={isOwn ? t.team.leaveTitle : t.team.removeTitle(member.name)} state={state} label={isOwn ? t.team.leave : t.team.remove} kind="danger" onClose={onClose}>
       <p>{isOwn ? t.team.leaveHint : t.team.removeHint(member.name)}</p>
-      <Form state={state} label={isOwn ? t.team.leave : t.team.remove} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>} />
-    </Dialog>
+    </FormDialog>
   );
 }
 
 /** Makes another member the owner, and the user an admin. */
 export function TransferDialog({ onDone, onClose }: Props) {
-  const { api, mode, session } = useApp();
+  const { api, session } = useApp();
   const { t } = useTexts();
   const reload = useReloadOf("members", "invites");
   const login = useSession(session);
   const own = login.status === "in" ? login.user.id : "";
-  const { data = [] } = useQuery({
-    queryKey: [mode, "members", "all"],
-    queryFn: async () => unwrap(await api.GET("/api/v1/workspace/members", { params: { query: { pageSize: 100 } } })).data,
-  });
+  const { data = [] } = useMembers();
   const state = useSubmit(
     useCallback(
       async ({ memberId = "" }) => {
@@ -126,17 +119,15 @@ export function TransferDialog({ onDone, onClose }: Props) {
     ),
   );
   return (
-    <Dialog title={t.team.transfer} open onClose={onClose}>
-      <Form state={state} label={t.team.transfer} kind="danger" secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.team.transferHint}</p>
-        <Select
-          name="memberId"
-          label={t.team.newOwner}
-          options={data.filter(({ id }) => id !== own).map(({ id, name, email }): [string, string] => [id, t.team.named(name, email)])}
-          isRequired
-        />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.team.transfer} state={state} label={t.team.transfer} kind="danger" onClose={onClose}>
+      <p>{t.team.transferHint}</p>
+      <Select
+        name="memberId"
+        label={t.team.newOwner}
+        options={data.filter(({ id }) => id !== own).map(({ id, name, email }): [string, string] => [id, t.team.named(name, email)])}
+        isRequired
+      />
+    </FormDialog>
   );
 }
 
@@ -171,12 +162,10 @@ export function InviteDialog({ onDone, onClose }: Props) {
     return <SecretDialog title={t.team.invited(invited.email)} hint={instance?.mail === false ? t.team.linkOnly : t.team.linkHint} secret={link} onClose={close} />;
   }
   return (
-    <Dialog title={t.team.invite} open onClose={onClose}>
-      <Form state={state} label={t.team.sendInvite} secondary={<Button onPress={onClose}>{t.cancel}</Button>}>
-        <p>{t.team.inviteHint}</p>
-        <TextField name="email" type="email" label={t.form.email} autoComplete="off" isRequired autoFocus />
-        <RoleChoice defaultValue={null} />
-      </Form>
-    </Dialog>
+    <FormDialog title={t.team.invite} state={state} label={t.team.sendInvite} onClose={onClose}>
+      <p>{t.team.inviteHint}</p>
+      <TextField name="email" type="email" label={t.form.email} autoComplete="off" isRequired autoFocus />
+      <RoleChoice defaultValue={null} />
+    </FormDialog>
   );
 }
